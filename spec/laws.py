@@ -1,0 +1,255 @@
+"""The laws: an id, one sentence, one predicate. This is the only list; proofs, run-time checks, vectors and messages refer to it by id.
+
+Words: *m* is min(computed + hit + external + new, num_tokens) of the call, *bs* the block size; a table's entries are numbered from 0.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from slotproof.spec.predicates import admission, keys, pool, release
+from slotproof.spec.transition import (
+    Allocated,
+    Committed,
+    Deferred,
+    Event,
+    Evicted,
+    Freed,
+    LookedUp,
+    Reset,
+    Returned,
+    Transition,
+)
+
+ANY: tuple[type[Event], ...] = (Allocated, LookedUp, Committed, Freed, Deferred, Returned, Evicted, Reset)
+GIVEN_BACK: tuple[type[Event], ...] = (Freed, Deferred, Returned)
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """One law. It speaks about transitions of some kinds, and of `allocate_slots` perhaps only about a yes or a no."""
+
+    id: str
+    sentence: str
+    predicate: Callable[[Transition], str | None]
+    about: tuple[type[Event], ...] = (Allocated,)
+    answered: bool | None = None
+    """True: speaks about accepted calls only; False: about refused ones; None: about both."""
+    needs: frozenset[str] = frozenset()
+    """The facets of a snapshot without which the predicate sees nothing; see `transition.ALL_FACETS`."""
+
+    def speaks_about(self, transition: Transition) -> bool:
+        """Whether this kind of step, seen with these facets, is the law's business."""
+        event = transition.event
+        if not isinstance(event, self.about) or not self.needs <= transition.facets:
+            return False
+        return self.answered is None or not isinstance(event, Allocated) or self.answered == (event.answer is not None)
+
+    def objection(self, transition: Transition) -> str | None:
+        """What contradicts the law in a step it speaks about, or None."""
+        return self.predicate(transition)
+
+
+def _needs(*facets: str) -> frozenset[str]:
+    return frozenset(facets)
+
+
+LAWS: tuple[Law, ...] = (
+    Law(
+        "POOL-1",
+        "Every block but the null block is in the free queue, once, exactly when its reference count is 0.",
+        pool.queued_iff_unreferenced,
+        ANY,
+        needs=_needs("queue"),
+    ),
+    Law(
+        "POOL-2",
+        "A block's reference count is the number of table entries and waiting frees that name it.",
+        pool.references_are_names,
+        ANY,
+        needs=_needs("refs"),
+    ),
+    Law("POOL-3", "The null block is never queued, keyed, counted or handed out.", pool.null_block_is_untouched, ANY),
+    Law(
+        "POOL-4",
+        "Free blocks and held blocks are the usable blocks; usage is 1 - free / usable.",
+        pool.free_and_held_are_all,
+        ANY,
+    ),
+    Law(
+        "INDEX-1",
+        "The index offers block b for key k exactly when b carries k; a block is keyless at the moment it is handed out.",
+        pool.index_offers_what_blocks_carry,
+        ANY,
+        needs=_needs("keys"),
+    ),
+    Law(
+        "TABLE-1",
+        "A table names no block but null twice; after an accepted call its length is "
+        "max(before, hits, ceil(min(computed + hit + external + new + lookahead, max_model_len) / bs)).",
+        pool.table_is_long_enough_and_distinct,
+        answered=True,
+    ),
+    Law(
+        "TABLE-2",
+        "After an accepted call every entry i with (i+1)·bs > m has reference count 1 and no key: what may still change "
+        "belongs to one table; a keyed block may be shared before it is computed, and is written with exactly the content "
+        "its key says.",
+        pool.unfinished_blocks_are_private,
+        answered=True,
+        needs=_needs("refs"),
+    ),
+    Law(
+        "REFUSE-1",
+        "A stage 0 refusal changes nothing, a stage 2 refusal exactly what stage 1 alone would; so with full attention a "
+        "refusal leaves no trace at all (an empty table entry counts as nothing).",
+        admission.refusal_changes_nothing_but_stage_1,
+        answered=False,
+    ),
+    Law(
+        "REFUSE-2",
+        "A call is refused exactly when it is short by the stage 0 or the stage 2 inequality, also for a need of 0; "
+        "equality admits.",
+        admission.refused_exactly_when_short,
+    ),
+    Law(
+        "REFUSE-3",
+        "'Never' is said exactly when the same call, with the same hit, would still be refused with every other request "
+        "gone, all blocks this request does not hold free (its hits idle), nothing reserved and nothing scheduled.",
+        admission.never_means_never,
+        answered=False,
+    ),
+    Law(
+        "ADMIT-1",
+        "Stage 0 charges, per group, max(min(ceil(min(num_tokens, max_model_len) / bs), cap) - max(skipped, held + hit), 0), "
+        "plus idle hits and the watermark, against free; neither lookahead nor reserved blocks nor drafts.",
+        admission.whole_prompt_is_charged,
+    ),
+    Law(
+        "ADMIT-2",
+        "The watermark counts only for waiting or preempted requests while something is scheduled.",
+        admission.watermark_counts_for_entering_requests,
+    ),
+    Law(
+        "ADMIT-3",
+        "After every accepted call free >= reserved + the watermark that applied to it.",
+        admission.reserve_is_left,
+        answered=True,
+    ),
+    Law(
+        "COUNT-1",
+        "Free after stage 1 - free after the call = counted = popped + idle hits, over all groups; the answer names the "
+        "blocks popped for new and lookahead tokens; pops never underflow and the call never raises half-way.",
+        admission.what_is_counted_is_taken,
+        answered=True,
+    ),
+    Law("COUNT-2", "Idle hits are charged, held hits are free.", admission.idle_hits_are_charged, answered=True),
+    Law(
+        "COUNT-3",
+        "One new token at unchanged lookahead needs at most one block a group, and none off a block boundary.",
+        admission.one_token_needs_at_most_one_block,
+        answered=True,
+    ),
+    Law(
+        "COMMIT-1",
+        "All hits of all groups are pinned before any block is popped; no hit block is popped.",
+        admission.hits_are_pinned,
+        answered=True,
+        needs=_needs("refs"),
+    ),
+    Law(
+        "COMMIT-2",
+        "Popped blocks come from the front of the queue in order, for external tokens first and group by group; only they "
+        "lose keys.",
+        admission.blocks_come_from_the_front,
+        answered=True,
+        needs=_needs("queue"),
+    ),
+    Law(
+        "COMMIT-3",
+        "Nothing else changes: other requests' tables, deferred frees, other blocks, other keys.",
+        admission.nothing_else_changes,
+        needs=_needs("refs"),
+    ),
+    Law(
+        "HASH-1",
+        "No block whose content includes a token that is not finalized ever gets a key.",
+        keys.only_finalized_tokens_have_keys,
+        (Allocated, Committed),
+        needs=_needs("keys"),
+    ),
+    Law(
+        "HASH-2",
+        "After an accepted, undelayed call every non-null entry i with (i+1)·bs <= m at or behind the cached counter carries "
+        "its key; the counter never goes down; after delayed calls the first commit or undelayed call catches up.",
+        keys.full_blocks_have_their_keys,
+        (Allocated, Committed),
+        needs=_needs("keys", "counters"),
+    ),
+    Law(
+        "HASH-3",
+        "Runs that differ only in draft ids end in equal snapshots; how many drafts there are, or lookahead, never changes "
+        "which keys a call adds.",
+        keys.drafts_decide_nothing,
+        answered=True,
+        needs=_needs("keys"),
+    ),
+    Law(
+        "SKIP-1",
+        "After stage 1 entry i of a window group is null exactly when (i+1)·bs <= max(0, s - W + 1), where s = computed - in "
+        "flight is the shortest length the request may settle at; on adoption nulls are placed by s = hit + external.",
+        admission.window_is_released_exactly,
+    ),
+    Law(
+        "FREE-1",
+        "Free releases each entry once, per group in group order, tail to head; of the blocks that reach 0 the keyless ones "
+        "go as one run to the front (tail first), the keyed ones to the back; a deferred free does so over the reversed "
+        "concatenation of all groups; 'lru': all to the back; keys survive.",
+        release.freed_blocks_are_queued_in_order,
+        GIVEN_BACK,
+        needs=_needs("refs"),
+    ),
+    Law(
+        "FREE-2",
+        "Freeing a request that holds nothing, or twice, changes nothing.",
+        release.unknown_requests_free_nothing,
+        (Freed, Deferred),
+    ),
+    Law(
+        "EVICT-1",
+        "Evict removes the keys of the blocks named and changes no table, count or order.",
+        release.eviction_removes_keys_only,
+        (Evicted,),
+        needs=_needs("keys"),
+    ),
+    Law(
+        "LOOKUP-1",
+        "A lookup changes nothing and returns the longest valid hit of at most num_tokens - 1 tokens, the same length in "
+        "every group; a hit is valid if its blocks hold the content of exactly that prefix.",
+        keys.lookup_finds_the_longest_valid_hit,
+        (LookedUp,),
+        needs=_needs("keys"),
+    ),
+    Law(
+        "RESET-1",
+        "Reset succeeds exactly when nothing is held, and then nothing is offered; the queue order stays.",
+        release.reset_empties_the_index_when_nothing_is_held,
+        (Reset,),
+    ),
+    Law("LEAK-1", "When every request has been freed, free = usable.", pool.nothing_leaks, ANY),
+    Law(
+        "ISO-1",
+        "Requests with different salts or extra keys never share a block; equal ones do.",
+        pool.sharing_requests_have_equal_salts,
+        answered=True,
+    ),
+    Law(
+        "EVENT-1",
+        "The events replayed as a multiset give the index.",
+        keys.events_replay_to_the_index,
+        ANY,
+        needs=_needs("keys"),
+    ),
+    Law("CAN-1", "can_allocate says yes exactly when allocate_slots then succeeds.", admission.foretold_is_true),
+)
+
+BY_ID: dict[str, Law] = {law.id: law for law in LAWS}

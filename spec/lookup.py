@@ -1,0 +1,82 @@
+"""Prefix lookup: the longest part of a request that cached blocks already hold, the same length in every group."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from slotproof.spec.arithmetic import imin
+from slotproof.spec.keys import block_key
+from slotproof.spec.loops import foreach, repeat
+from slotproof.spec.pool import NO_BLOCK, NULL_BLOCK
+from slotproof.spec.request import Request
+from slotproof.spec.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Cached blocks for the first `num_tokens` tokens: block ids a group, null where the group no longer reads.
+
+    `num_tokens` is a multiple of the block size.
+    """
+
+    num_tokens: int
+    blocks: tuple[tuple[int, ...], ...]
+
+
+class Agreement(NamedTuple):
+    """A hit length in blocks, and whether every group accepts it."""
+
+    length: int
+    stable: bool
+
+
+def get_computed_blocks(snapshot: Snapshot, request: Request) -> Hit:
+    """The longest valid hit; at least one token is left to compute, because its logits are needed (LOOKUP-1)."""
+    config = snapshot.config
+    if not config.caching:
+        return no_hit(snapshot)
+    limit = imin(len(request.prefix_keys), (request.num_tokens - 1) // config.block_size)
+    length = longest_common_hit(snapshot, request, limit)
+    blocks = tuple(hit_blocks(snapshot, request, number, length) for number in range(len(config.groups)))
+    return Hit(length * config.block_size, blocks)
+
+
+def longest_common_hit(snapshot: Snapshot, request: Request, limit: int) -> int:
+    """The fixed point of asking every group for its longest hit within the length found so far, in blocks."""
+
+    def ask_every_group(_: int, found: Agreement) -> Agreement:
+        if found.stable:
+            return found
+        shorter = shorten_in_every_group(snapshot, request, found.length)
+        return Agreement(shorter, shorter == found.length)
+
+    return repeat(limit, ask_every_group, Agreement(limit, stable=False)).length
+
+
+def shorten_in_every_group(snapshot: Snapshot, request: Request, length: int) -> int:
+    """One round: each group accepts the length or offers a shorter one."""
+    groups = snapshot.config.groups
+
+    def shorten(number: int, longest: int) -> int:
+        def cached(index: int) -> bool:
+            return cached_block(snapshot, request, number, index) != NO_BLOCK
+
+        return groups[number].longest_hit(cached, longest)
+
+    return foreach(range(len(groups)), shorten, length)
+
+
+def hit_blocks(snapshot: Snapshot, request: Request, number: int, length: int) -> tuple[int, ...]:
+    """One group's blocks of a hit of `length` blocks: those it reads, behind null for those it does not."""
+    first_read = length - snapshot.config.groups[number].blocks_read(length)
+    read = tuple(cached_block(snapshot, request, number, index) for index in range(first_read, length))
+    return (NULL_BLOCK,) * first_read + read
+
+
+def cached_block(snapshot: Snapshot, request: Request, number: int, index: int) -> int:
+    """The block offered for position `index` of the request's prefix in a group, or NO_BLOCK."""
+    return snapshot.pool.block_of(block_key(request.prefix_key(index), number, len(snapshot.config.groups)))
+
+
+def no_hit(snapshot: Snapshot) -> Hit:
+    """The hit of nothing."""
+    return Hit(0, ((),) * len(snapshot.config.groups))

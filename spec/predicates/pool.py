@@ -1,0 +1,140 @@
+"""POOL, INDEX, TABLE, LEAK, ISO: what holds between any two calls."""
+
+from collections import Counter
+
+from slotproof.spec.pool import NO_BLOCK, NO_KEY, NULL_BLOCK
+from slotproof.spec.predicates.facts import Entries
+from slotproof.spec.snapshot import Snapshot
+from slotproof.spec.transition import Allocated, Transition
+
+
+def queued_iff_unreferenced(t: Transition) -> str | None:
+    """POOL-1."""
+    pool = t.after.pool
+    queued = Counter(pool.queue)
+    for block in range(1, t.after.config.num_blocks):
+        expected = 1 if pool.ref(block) == 0 else 0
+        if queued[block] != expected:
+            return f"block {block} has reference count {pool.ref(block)} and is queued {queued[block]} times"
+    return None
+
+
+def references_are_names(t: Transition) -> str | None:
+    """POOL-2."""
+    named = Counter(live_entries(t.after))
+    for block in range(1, t.after.config.num_blocks):
+        if t.after.pool.ref(block) != named[block]:
+            return f"block {block} has reference count {t.after.pool.ref(block)} and is named {named[block]} times"
+    return None
+
+
+def null_block_is_untouched(t: Transition) -> str | None:
+    """POOL-3."""
+    pool = t.after.pool
+    if "queue" in t.facets and NULL_BLOCK in pool.queue:
+        return "the null block is in the free queue"
+    if "keys" in t.facets and pool.key_of(NULL_BLOCK) != NO_KEY:
+        return "the null block carries a key"
+    if isinstance(t.event, Allocated) and t.event.answer is not None and NULL_BLOCK in t.allocation.popped:
+        return f"the null block was handed out: {t.event.answer}"
+    return None
+
+
+def free_and_held_are_all(t: Transition) -> str | None:
+    """POOL-4."""
+    held, free, usable = len(set(live_entries(t.after))), t.after.pool.num_free(), t.after.config.usable_blocks
+    if free + held != usable:
+        return f"{free} blocks are free and {held} held, of {usable} usable"
+    if abs(t.after.usage - held / usable) > 1e-9:
+        return f"usage is {t.after.usage} with {held} of {usable} usable blocks held"
+    return None
+
+
+def index_offers_what_blocks_carry(t: Transition) -> str | None:
+    """INDEX-1."""
+    pool = t.after.pool
+    carrying = {block for block in range(1, t.after.config.num_blocks) if pool.key_of(block) != NO_KEY}
+    if sorted(pool.keyed) != sorted(carrying):
+        return f"the index offers blocks {sorted(pool.keyed)}, keys are on blocks {sorted(carrying)}"
+    for block in carrying:
+        if pool.block_of(pool.key_of(block)) == NO_BLOCK:
+            return f"block {block} carries a key that finds nothing"
+    if isinstance(t.event, Allocated) and t.event.answer is not None:
+        return popped_blocks_lost_their_keys(t)
+    return None
+
+
+def popped_blocks_lost_their_keys(t: Transition) -> str | None:
+    """The second half of INDEX-1: what carries its old key after the call was handed out with it."""
+    for block in t.allocation.popped:
+        old = t.before.pool.key_of(block)
+        if old != NO_KEY and t.after.pool.key_of(block) == old and not same_prefix_again(t, block):
+            return f"block {block} was handed out and is still offered for what it held before"
+    return None
+
+
+def same_prefix_again(t: Transition, block: int) -> bool:
+    """A popped block may get its old key again when the call fills it with that very prefix."""
+    num_groups = len(t.after.config.groups)
+    for number, entries in enumerate(t.allocation.new):
+        if block in entries:
+            index = entries.index(block)
+            keys = t.allocation.call.request.prefix_keys
+            return index < len(keys) and keys[index] * num_groups + number == t.after.pool.key_of(block)
+    return False
+
+
+def table_is_long_enough_and_distinct(t: Transition) -> str | None:
+    """TABLE-1."""
+    facts = t.allocation
+    for number, (old, hit, entries) in enumerate(zip(facts.old, facts.call.hit.blocks, facts.new, strict=True)):
+        live = [block for block in entries if block != NULL_BLOCK]
+        if len(set(live)) != len(live):
+            return f"group {number}: a block stands twice in the table {entries}"
+        length = max(len(old), len(hit), -(-facts.slots // facts.block_size))
+        if len(entries) != length:
+            return f"group {number}: the table has {len(entries)} entries; {length} are due for {facts.slots} slots"
+    return None
+
+
+def unfinished_blocks_are_private(t: Transition) -> str | None:
+    """TABLE-2."""
+    facts = t.allocation
+    for number, entries in enumerate(facts.new):
+        for index in range(facts.final // facts.block_size, len(entries)):
+            block = entries[index]
+            if block == NULL_BLOCK:
+                continue
+            if t.after.pool.ref(block) != 1:
+                return f"group {number}: block {block} may still change and has {t.after.pool.ref(block)} references"
+            if "keys" in t.facets and t.after.pool.key_of(block) != NO_KEY:
+                return f"group {number}: block {block} may still change and carries a key"
+    return None
+
+
+def nothing_leaks(t: Transition) -> str | None:
+    """LEAK-1."""
+    free, usable = t.after.pool.num_free(), t.after.config.usable_blocks
+    if next(iter(live_entries(t.after)), None) is None and free != usable:
+        return f"nothing is held, but {free} of {usable} usable blocks are free"
+    return None
+
+
+def sharing_requests_have_equal_salts(t: Transition) -> str | None:
+    """ISO-1."""
+    request = t.allocation.call.request
+    mine = {block for entries in t.allocation.new for block in entries if block != NULL_BLOCK}
+    for name, holding in t.after.holdings.items():
+        other = t.requests.get(name)
+        if other is None or name == request.request_id:
+            continue
+        shared = sorted(mine.intersection(block for table in holding.tables for block in table.entries))
+        if shared and (other.cache_salt, other.extra_keys) != (request.cache_salt, request.extra_keys):
+            return f"requests {request.request_id} and {name} share blocks {shared} across a salt or extra key"
+    return None
+
+
+def live_entries(snapshot: Snapshot) -> Entries:
+    """Every name of a block in a table or a waiting free, null entries left out."""
+    tables = [table.entries for holding in snapshot.holdings.values() for table in holding.tables]
+    return tuple(block for run in (*tables, *snapshot.waiting_frees) for block in run if block != NULL_BLOCK)

@@ -1,0 +1,86 @@
+"""How blocks come back: free at once or deferred, preempt, evict, reset. Order is policy: who is queued where decides who is evicted first."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from slotproof.spec.config import FreeOrder
+from slotproof.spec.loops import foreach
+from slotproof.spec.pool import (
+    Pool,
+    drop_reference,
+    enqueue_keyed,
+    enqueue_keyless,
+    enqueue_released,
+    evict_block,
+)
+from slotproof.spec.preconditions import require
+from slotproof.spec.request import Request, withdraw
+from slotproof.spec.snapshot import Snapshot
+
+
+def release_run(pool: Pool, run: Sequence[int], order: FreeOrder) -> Pool:
+    """Drop one reference of each block of a run; those that reach 0 are queued as one run (FREE-1).
+
+    Keyless blocks go to the front, the first of the run frontmost; keyed ones to the back, the first of the run first. No block
+    stands in a run twice.
+    """
+    pool = foreach(run, drop_reference, pool)
+    if order == FreeOrder.LRU:
+        return foreach(run, enqueue_released, pool)
+    pool = foreach(run, enqueue_keyed, pool)
+    return foreach(run[::-1], enqueue_keyless, pool)
+
+
+def free(snapshot: Snapshot, request_id: str) -> Snapshot:
+    """Give back everything a request holds, group after group, tail to head; nothing for one that is untracked (FREE-2)."""
+    if request_id not in snapshot.holdings:
+        return snapshot
+    tables = snapshot.holding(request_id).tables
+
+    def release_table(number: int, pool: Pool) -> Pool:
+        return release_run(pool, tables[number].tail_to_head(), snapshot.config.free_order)
+
+    pool = foreach(range(len(tables)), release_table, snapshot.pool)
+    return snapshot.with_pool(pool).without_holding(request_id)
+
+
+def defer_free(snapshot: Snapshot, request_id: str) -> Snapshot:
+    """The request ends but a step in flight may still write: its blocks stay held until `return_deferred`."""
+    if request_id not in snapshot.holdings:
+        return snapshot
+    tables = snapshot.holding(request_id).tables
+    run = tuple(block for table in tables[::-1] for block in table.tail_to_head())
+    return replace(snapshot.without_holding(request_id), waiting_frees=(*snapshot.waiting_frees, run))
+
+
+def return_deferred(snapshot: Snapshot) -> Snapshot:
+    """Give back the oldest deferred free, all its groups as one run; nothing if none waits (FREE-1)."""
+    if not snapshot.waiting_frees:
+        return snapshot
+    oldest, *younger = snapshot.waiting_frees
+    pool = release_run(snapshot.pool, oldest, snapshot.config.free_order)
+    return replace(snapshot, pool=pool, waiting_frees=tuple(younger))
+
+
+def preempt(snapshot: Snapshot, request: Request) -> tuple[Snapshot, Request]:
+    """Take everything from a request; it starts again from its first token, and may hit what it left behind."""
+    return free(snapshot, request.request_id), withdraw(request)
+
+
+def evict_blocks(snapshot: Snapshot, blocks: Iterable[int]) -> Snapshot:
+    """Take the keys of these blocks away; tables, counts and order stay (EVICT-1).
+
+    Raises:
+        PreconditionError: for an id that names no usable block.
+    """
+    named = tuple(blocks)
+    for block in named:
+        require(0 < block < snapshot.config.num_blocks, "block-exists")
+    return snapshot.with_pool(foreach(named, evict_block, snapshot.pool))
+
+
+def reset_prefix_cache(snapshot: Snapshot) -> tuple[Snapshot, bool]:
+    """Empty the prefix cache, and whether that was done: it is refused while anything is held (RESET-1)."""
+    if snapshot.pool.num_free() != snapshot.config.usable_blocks:
+        return snapshot, False
+    return snapshot.with_pool(foreach(range(1, snapshot.config.num_blocks), evict_block, snapshot.pool)), True

@@ -1,0 +1,98 @@
+"""Everything an allocator knows, as one immutable value."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from slotproof.spec.config import Config
+from slotproof.spec.pool import NULL_BLOCK, Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One request's blocks in one group, in the order of its tokens; the null block stands where a window has moved on."""
+
+    entries: tuple[int, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """Entries, null ones included."""
+        return len(self.entries)
+
+    def entry(self, index: int) -> int:
+        """The block that holds tokens `index · block_size` and following."""
+        return self.entries[index]
+
+    def append(self, block: int) -> "Table":
+        """The table one entry longer."""
+        return Table((*self.entries, block))
+
+    def with_null(self, index: int) -> "Table":
+        """The table with the null block at `index`."""
+        return Table((*self.entries[:index], NULL_BLOCK, *self.entries[index + 1 :]))
+
+    def tail_to_head(self) -> tuple[int, ...]:
+        """The entries in the order in which they are released (FREE-1)."""
+        return self.entries[::-1]
+
+    def num_live(self) -> int:
+        """Entries that name a block, the null block not counted."""
+        return sum(block != NULL_BLOCK for block in self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one request holds: a table a group, and a group how many entries have been considered for keys (HASH-2)."""
+
+    tables: tuple[Table, ...]
+    cached: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A pool, what each request holds in it, and the deferred frees that have not been returned, oldest first.
+
+    A request that holds nothing has no holding: it is untracked.
+    """
+
+    config: Config
+    pool: Pool
+    holdings: Mapping[str, Holding]
+    waiting_frees: tuple[tuple[int, ...], ...] = ()
+
+    def holding(self, request_id: str) -> Holding:
+        """What the request holds, empty tables for one that is untracked."""
+        return self.holdings.get(request_id) or nothing_held(len(self.config.groups))
+
+    def with_pool(self, pool: Pool) -> "Snapshot":
+        """The snapshot with another pool; itself if the pool is the same."""
+        return self if pool is self.pool else replace(self, pool=pool)
+
+    def with_holding(self, request_id: str, holding: Holding) -> "Snapshot":
+        """The snapshot in which the request holds this."""
+        return replace(self, holdings=MappingProxyType({**self.holdings, request_id: holding}))
+
+    def without_holding(self, request_id: str) -> "Snapshot":
+        """The snapshot in which the request is untracked."""
+        others = {name: holding for name, holding in self.holdings.items() if name != request_id}
+        return replace(self, holdings=MappingProxyType(others))
+
+    def key(self) -> Hashable:
+        """The canonical form: equal for equal snapshots of one configuration, and hashable."""
+        held = tuple(sorted((name, holding) for name, holding in self.holdings.items()))
+        return (self.pool, held, self.waiting_frees)
+
+    @property
+    def usage(self) -> float:
+        """The share of usable blocks that is held; idle cached blocks count as free (POOL-4)."""
+        return 1.0 - self.pool.num_free() / self.config.usable_blocks
+
+
+def nothing_held(num_groups: int) -> Holding:
+    """The holding of an untracked request."""
+    return Holding((Table(),) * num_groups, (0,) * num_groups)
+
+
+def empty(config: Config) -> Snapshot:
+    """The snapshot of a fresh allocator."""
+    return Snapshot(config, Pool.fresh(config.num_blocks), MappingProxyType({}))
