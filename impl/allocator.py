@@ -1,0 +1,416 @@
+"""The allocator: the one place where memory admission is decided.
+
+Identical, block id for block id, with vLLM 0.31.0 for full attention, sliding window and hybrids of equal
+block size. Law ids (REFUSE-1, ...) name the project's laws.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from slotproof.impl.config import AllocatorConfig
+from slotproof.impl.events import KVEvent
+from slotproof.impl.groups import ceil_div
+from slotproof.impl.lookup import hit_blocks, longest_hit
+from slotproof.impl.pool import BlockPool
+from slotproof.impl.preconditions import Hit, check_adoption, check_counts, check_span
+from slotproof.impl.request import Request, RequestStatus
+from slotproof.impl.tables import RequestTables
+
+Blocks = tuple[tuple[int, ...], ...]
+
+_RUNNING = RequestStatus.RUNNING
+
+
+class SlotAllocator:
+    """Hands blocks of KV memory to requests, shares cached prefixes and takes blocks back.
+
+    Block ids are integers; 0 is the null block, which stands in a window group's table for blocks that
+    fell out of view. Answers have one tuple of block ids per group.
+    """
+
+    __slots__ = (
+        "_block_size",
+        "_caps",
+        "_config",
+        "_deferred",
+        "_groups",
+        "_nothing",
+        "_pool",
+        "_tables",
+        "_watermark",
+    )
+
+    def __init__(self, config: AllocatorConfig) -> None:
+        in_flight = config.max_model_len if config.max_in_flight_tokens is None else config.max_in_flight_tokens
+        self._config = config
+        self._groups = config.groups
+        self._block_size = config.block_size
+        self._watermark = config.watermark_blocks
+        self._caps = [group.admission_cap(in_flight, config.max_model_len) for group in config.groups]
+        self._nothing: Blocks = ((),) * len(config.groups)
+        self._pool = BlockPool(config)
+        self._tables: dict[str, RequestTables] = {}
+        self._deferred: deque[list[int]] = deque()
+
+    @property
+    def config(self) -> AllocatorConfig:
+        """What the allocator was built for."""
+        return self._config
+
+    def allocate_slots(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        num_new_computed_tokens: int = 0,
+        new_computed_blocks: Hit | None = None,
+        num_lookahead_tokens: int = 0,
+        num_external_computed_tokens: int = 0,
+        delay_cache_blocks: bool = False,
+        full_sequence_must_fit: bool = False,
+        reserved_blocks: int = 0,
+        has_scheduled_reqs: bool = True,
+    ) -> Blocks | None:
+        """Gives `request` slots for its next tokens, or refuses with None.
+
+        num_new_tokens: tokens to compute, drafts included.
+        num_new_computed_tokens, new_computed_blocks: a hit, as `get_computed_blocks` returned it.
+        num_lookahead_tokens: further slots for a speculative proposer.
+        num_external_computed_tokens: tokens whose KV another store delivers, after the hit.
+        delay_cache_blocks: key nothing yet; `cache_blocks` does it later.
+        full_sequence_must_fit: refuse unless the whole request fits (stage 0, ADMIT-1).
+        reserved_blocks: blocks to leave free for others (stage 2 only).
+        has_scheduled_reqs: whether others are scheduled, so that the watermark counts (ADMIT-2).
+
+        Returns the ids popped for new and lookahead tokens, not hit blocks and not those popped for
+        external tokens. A stage 0 refusal changes nothing; a stage 2 refusal changes what stage 1 alone
+        would, so nothing with full attention (REFUSE-1). Raises `ValueError`, changing nothing, on a
+        caller's mistake: see `preconditions.py`.
+        """
+        # The decode fast path. Arguments are not keyword-only because that alone would add a third to its time.
+        tables = self._tables.get(request.request_id)
+        if (
+            tables is not None
+            and num_lookahead_tokens >= 0
+            and 0 < num_new_tokens <= tables.quiet_until - request.num_computed_tokens - num_lookahead_tokens
+            and request.status is _RUNNING
+            and new_computed_blocks is None
+            and not (
+                num_new_computed_tokens or num_external_computed_tokens or reserved_blocks or full_sequence_must_fit
+            )
+        ):
+            return self._nothing
+
+        hit, total = self._examine(
+            request,
+            tables,
+            num_new_tokens,
+            num_new_computed_tokens,
+            new_computed_blocks,
+            num_lookahead_tokens,
+            num_external_computed_tokens,
+            reserved_blocks,
+        )
+        watermark = self._watermark if has_scheduled_reqs and request.status is not _RUNNING else 0
+        queue = self._pool.queue
+
+        # Stage 0
+        if full_sequence_must_fit and self._count_sequence(request, tables, hit, total) + watermark > queue.count:
+            return None
+        # Stage 1
+        if tables is not None:
+            self._release_skipped(tables, total - request.num_in_flight_tokens)
+        # Stage 2
+        slots = min(total + num_new_tokens + num_lookahead_tokens, self._config.max_model_len)
+        if self._count(tables, slots, hit, total) + watermark > queue.count - reserved_blocks:
+            return None
+        # Stage 3
+        if tables is None:
+            tables = self._open(request.request_id, hit, num_new_computed_tokens, num_external_computed_tokens)
+        new_blocks = self._grow(tables, slots)
+        # Stage 4
+        if not delay_cache_blocks:
+            self._commit(request, tables, total + num_new_tokens)
+        self._settle(tables)
+        return new_blocks
+
+    def can_allocate(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        num_new_computed_tokens: int = 0,
+        new_computed_blocks: Hit | None = None,
+        num_lookahead_tokens: int = 0,
+        num_external_computed_tokens: int = 0,
+        delay_cache_blocks: bool = False,
+        full_sequence_must_fit: bool = False,
+        reserved_blocks: int = 0,
+        has_scheduled_reqs: bool = True,
+    ) -> bool:
+        """Whether `allocate_slots` with the same arguments would succeed; changes nothing (CAN-1).
+
+        Raises `ValueError` where `allocate_slots` would.
+        """
+        tables = self._tables.get(request.request_id)
+        hit, total = self._examine(
+            request,
+            tables,
+            num_new_tokens,
+            num_new_computed_tokens,
+            new_computed_blocks,
+            num_lookahead_tokens,
+            num_external_computed_tokens,
+            reserved_blocks,
+        )
+        watermark = self._watermark if has_scheduled_reqs and request.status is not _RUNNING else 0
+        free = self._pool.queue.count
+        if full_sequence_must_fit and self._count_sequence(request, tables, hit, total) + watermark > free:
+            return False
+        if tables is not None:
+            free += self._count_releasable(tables, total - request.num_in_flight_tokens)
+        slots = min(total + num_new_tokens + num_lookahead_tokens, self._config.max_model_len)
+        return self._count(tables, slots, hit, total) + watermark <= free - reserved_blocks
+
+    def get_computed_blocks(self, request: Request) -> tuple[Blocks, int]:
+        """The longest hit of at most num_tokens - 1 tokens: blocks per group and tokens; changes nothing (LOOKUP-1).
+
+        Null (0) stands where a window does not look. Of several blocks with one key the one keyed first is
+        taken. No blocks and 0 tokens if caching is off.
+        """
+        limit = min(len(request.block_hashes), (request.num_tokens - 1) // self._block_size)
+        if not self._config.enable_caching or limit <= 0:
+            return self._nothing, 0
+        index, hashes = self._pool.index, request.block_hashes
+        length = longest_hit(index, self._groups, hashes, limit)
+        if not length:
+            return self._nothing, 0
+        return hit_blocks(index, self._groups, hashes, length), length * self._block_size
+
+    def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
+        """Keys the full blocks of the first `num_computed_tokens` tokens, finalized ones only (HASH-1, HASH-2).
+
+        Ends a delayed commit. Silent for a request that holds nothing, and when caching is off.
+        """
+        tables = self._tables.get(request.request_id)
+        if tables is not None:
+            self._commit(request, tables, min(num_computed_tokens, tables.held * self._block_size))
+            self._settle(tables)
+
+    def free(self, request: Request) -> None:
+        """Takes all blocks back: per group in group order, tail to head (FREE-1). Silent if it holds none (FREE-2)."""
+        tables = self._tables.pop(request.request_id, None)
+        if tables is not None:
+            for table in tables.blocks:
+                self._pool.release(reversed(table))
+
+    def defer_free(self, request: Request) -> None:
+        """Takes the tables out of the request; the blocks stay held until `return_deferred`.
+
+        Silent if it holds none.
+        """
+        tables = self._tables.pop(request.request_id, None)
+        if tables is not None:
+            self._deferred.append([block for table in tables.blocks for block in table])
+
+    def return_deferred(self) -> bool:
+        """Takes back the oldest waiting free, from the last group's tail to the first group's head (FREE-1).
+
+        False when none waits.
+        """
+        if not self._deferred:
+            return False
+        self._pool.release(reversed(self._deferred.popleft()))
+        return True
+
+    def preempt(self, request: Request) -> None:
+        """Frees the request and sets it back to nothing computed; its cached blocks can be hit again."""
+        self.free(request)
+        request.status = RequestStatus.PREEMPTED
+        request.num_computed_tokens = 0
+        request.num_in_flight_tokens = 0
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        """Takes the keys of these blocks away, held or not, and nothing else (EVICT-1).
+
+        Raises `ValueError`, changing nothing, on an id outside the pool.
+        """
+        blocks = list(block_ids)
+        for block in blocks:
+            if not 0 <= block < self._config.num_blocks:
+                raise ValueError(
+                    f"evict_blocks: no block {block} in a pool of {self._config.num_blocks}; "
+                    "give ids that the allocator handed out"
+                )
+        for block in blocks:
+            self._pool.drop_key(block)
+
+    def reset_prefix_cache(self) -> bool:
+        """Takes every key away if nothing is held, and says whether it did; queue order stays (RESET-1)."""
+        return self._pool.clear_keys()
+
+    def take_events(self) -> list[KVEvent]:
+        """The KV events since the last call, oldest first (EVENT-1); empty unless `enable_events`."""
+        return self._pool.take_events()
+
+    @property
+    def num_free_blocks(self) -> int:
+        """Blocks in the free queue, cached or not."""
+        return self._pool.queue.count
+
+    @property
+    def usage(self) -> float:
+        """Share of the usable blocks that is held, 0.0 to 1.0 (POOL-4)."""
+        return 1.0 - self._pool.queue.count / self._pool.num_usable
+
+    def block_table(self, request_id: str) -> Blocks:
+        """Block ids per group, null (0) where skipped; empty tuples for a request that holds nothing."""
+        tables = self._tables.get(request_id)
+        return self._nothing if tables is None else tuple(map(tuple, tables.blocks))
+
+    def cached_count(self, request_id: str) -> tuple[int | None, ...]:
+        """Per group the entries already considered for keys; None while untracked."""
+        tables = self._tables.get(request_id)
+        if tables is None or tables.cached is None:
+            return (None,) * len(self._groups)
+        return tuple(tables.cached)
+
+    def ref_count(self, block_id: int) -> int:
+        """Table entries and waiting frees that name the block (POOL-2); 0 for null."""
+        return self._pool.refs[block_id]
+
+    def free_queue(self) -> tuple[int, ...]:
+        """Free blocks, the next one popped first."""
+        return tuple(self._pool.queue)
+
+    def cached_blocks(self) -> dict[int, tuple[bytes, int]]:
+        """Keyed blocks: id to (hash, group)."""
+        hash_of, group_of = self._pool.index.hash_of, self._pool.index.group_of
+        return {
+            block: (block_hash, group_of[block]) for block, block_hash in enumerate(hash_of) if block_hash is not None
+        }
+
+    def index_order(self) -> tuple[int, ...]:
+        """Keyed blocks; those sharing a key in the order they were keyed, so the first one is offered."""
+        return tuple(self._pool.index)
+
+    def _examine(
+        self,
+        request: Request,
+        tables: RequestTables | None,
+        new: int,
+        hit_tokens: int,
+        hit: Hit | None,
+        lookahead: int,
+        external: int,
+        reserved: int,
+    ) -> tuple[Hit, int]:
+        """Checks the call; returns the hit, empty per group if there is none, and computed + hit + external tokens."""
+        check_counts(request, new, hit_tokens, lookahead, external, reserved)
+        total = request.num_computed_tokens + hit_tokens + external
+        held = 0 if tables is None else tables.held
+        check_span(request, self._config, total + new, held)
+        if hit is None or not any(hit):
+            hit = self._nothing
+        if hit_tokens or external or hit is not self._nothing:
+            check_adoption(request, self._config, self._pool.index, held, hit_tokens, hit, external)
+        return hit, total
+
+    def _count_sequence(self, request: Request, tables: RequestTables | None, hit: Hit, total: int) -> int:
+        """Blocks that stage 0 charges for the whole request, capped per window group (ADMIT-1)."""
+        num_tokens = min(request.num_tokens, self._config.max_model_len)
+        return self._count(tables, num_tokens, hit, total, self._caps)
+
+    def _count(
+        self, tables: RequestTables | None, num_tokens: int, hit: Hit, total: int, caps: list[int | None] | None = None
+    ) -> int:
+        """Blocks that leave the free queue to reach `num_tokens` slots: new ones and idle hits (COUNT-1, COUNT-2)."""
+        required = ceil_div(num_tokens, self._block_size)
+        refs = self._pool.refs
+        held = 0 if tables is None else tables.held
+        count = 0
+        for position, group in enumerate(self._groups):
+            cap = None if caps is None else caps[position]
+            wanted = required if cap is None or required < cap else cap
+            if held:
+                count += max(wanted - held, 0)
+                continue
+            skipped = group.skipped_blocks(total)
+            found = hit[position]
+            count += max(wanted - max(skipped, len(found)), 0)
+            count += [refs[block] for block in found[skipped:]].count(0)
+        return count
+
+    def _release_skipped(self, tables: RequestTables, processed: int) -> None:
+        """Stage 1: lets go of blocks behind the windows, last one first, leaving null (SKIP-1)."""
+        for position, group in enumerate(self._groups):
+            nulls, skipped = tables.nulls[position], group.skipped_blocks(processed)
+            if skipped > nulls:
+                table = tables.blocks[position]
+                dropped = table[nulls:skipped]
+                table[nulls:skipped] = [0] * len(dropped)
+                tables.nulls[position] = nulls + len(dropped)
+                self._pool.release(reversed(dropped))
+
+    def _count_releasable(self, tables: RequestTables, processed: int) -> int:
+        """Blocks that `_release_skipped` would return to the free queue."""
+        refs = self._pool.refs
+        return sum(
+            refs[block] == 1
+            for position, group in enumerate(self._groups)
+            for block in tables.blocks[position][tables.nulls[position] : group.skipped_blocks(processed)]
+        )
+
+    def _open(self, request_id: str, hit: Hit, hit_tokens: int, external: int) -> RequestTables:
+        """First half of stage 3: new tables, with the hit and external prefix adopted (COMMIT-1)."""
+        tables = self._tables[request_id] = RequestTables(len(self._groups))
+        total = hit_tokens + external
+        if not total:
+            return tables
+        for position, group in enumerate(self._groups):
+            skipped = group.skipped_blocks(total)
+            kept = hit[position][skipped:]
+            self._pool.touch(kept)
+            tables.blocks[position] = [*[0] * skipped, *kept]
+            tables.nulls[position] = skipped
+        tables.cached = [len(table) for table in tables.blocks]
+        length = ceil_div(total, self._block_size)
+        for table in tables.blocks:
+            table += self._pool.take(length - len(table))
+        return tables
+
+    def _grow(self, tables: RequestTables, slots: int) -> Blocks:
+        """Second half of stage 3: pops what is missing, group by group (COMMIT-2)."""
+        missing = ceil_div(slots, self._block_size) - tables.held
+        if missing <= 0:
+            return self._nothing
+        popped = [self._pool.take(missing) for _ in self._groups]
+        for table, blocks in zip(tables.blocks, popped, strict=True):
+            table += blocks
+        return tuple(map(tuple, popped))
+
+    def _commit(self, request: Request, tables: RequestTables, num_tokens: int) -> None:
+        """Stage 4: keys the full blocks of the finalized tokens among the first `num_tokens` (HASH-1, HASH-2)."""
+        if not self._config.enable_caching:
+            return
+        full = min(num_tokens, request.num_tokens) // self._block_size
+        cached = tables.cached
+        if cached is None:
+            if full <= 0:
+                return
+            cached = tables.cached = [0] * len(self._groups)
+        for position, table in enumerate(tables.blocks):
+            if full > cached[position]:
+                self._pool.store_keys(request, table, cached[position], full, position)
+                cached[position] = full
+
+    def _settle(self, tables: RequestTables) -> None:
+        """Works out how far calls can reach before a pop, a key or a release is due."""
+        size = self._block_size
+        quiet = min(tables.held * size, self._config.max_model_len)
+        if self._config.enable_caching:
+            cached = 0 if tables.cached is None else min(tables.cached)
+            quiet = min(quiet, (cached + 1) * size - 1)
+        for position, group in enumerate(self._groups):
+            release_point = group.release_point(tables.nulls[position])
+            if release_point is not None and release_point < quiet:
+                quiet = release_point
+        tables.quiet_until = quiet

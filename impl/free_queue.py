@@ -1,0 +1,66 @@
+"""The free queue: every block nobody holds, in eviction order."""
+
+from collections.abc import Iterator, Sequence
+
+NULL_BLOCK = 0
+
+
+class FreeQueue:
+    """Doubly linked list over block ids, in two flat integer lists; every step is O(1) per block.
+
+    The null block is never queued (POOL-3), so its links serve as the sentinel: the front is after it, the
+    back before it. Callers queue a block only when it is not queued, and take no more than `count`.
+    """
+
+    __slots__ = ("after", "before", "count")
+
+    def __init__(self, num_blocks: int) -> None:
+        self.after = [*range(1, num_blocks), NULL_BLOCK]
+        self.before = [num_blocks - 1, *range(num_blocks - 1)]
+        self.count = num_blocks - 1
+
+    def pop(self, count: int) -> list[int]:
+        """Takes `count` blocks from the front, front first (COMMIT-2)."""
+        after = self.after
+        popped: list[int] = []
+        block = after[NULL_BLOCK]
+        for _ in range(count):
+            popped.append(block)
+            block = after[block]
+        after[NULL_BLOCK] = block
+        self.before[block] = NULL_BLOCK
+        self.count -= count
+        return popped
+
+    def remove(self, blocks: Sequence[int]) -> None:
+        """Takes these blocks out from wherever they stand."""
+        before, after = self.before, self.after
+        for block in blocks:
+            left, right = before[block], after[block]
+            after[left] = right
+            before[right] = left
+        self.count -= len(blocks)
+
+    def push_front(self, blocks: Sequence[int]) -> None:
+        """Puts a run at the front; its first block becomes the next one popped."""
+        self._insert(NULL_BLOCK, blocks, self.after[NULL_BLOCK])
+
+    def push_back(self, blocks: Sequence[int]) -> None:
+        """Puts a run at the back; its last block becomes the last one popped."""
+        self._insert(self.before[NULL_BLOCK], blocks, NULL_BLOCK)
+
+    def _insert(self, left: int, blocks: Sequence[int], right: int) -> None:
+        before, after = self.before, self.after
+        for block in blocks:
+            after[left] = block
+            before[block] = left
+            left = block
+        after[left] = right
+        before[right] = left
+        self.count += len(blocks)
+
+    def __iter__(self) -> Iterator[int]:
+        block = self.after[NULL_BLOCK]
+        while block != NULL_BLOCK:
+            yield block
+            block = self.after[block]

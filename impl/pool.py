@@ -1,0 +1,97 @@
+"""The block pool: reference counts, the free queue, the prefix index, and the events of their changes."""
+
+from collections.abc import Iterable, Sequence
+
+from slotproof.impl.config import LRU, AllocatorConfig
+from slotproof.impl.events import AllBlocksCleared, BlockRemoved, BlockStored, KVEvent
+from slotproof.impl.free_queue import NULL_BLOCK, FreeQueue
+from slotproof.impl.prefix_index import PrefixIndex
+from slotproof.impl.request import Request
+
+
+class BlockPool:
+    """Metadata of `num_blocks` blocks in flat lists; a block is an integer.
+
+    A block other than null is queued exactly when `refs[b]` is 0 (POOL-1). The null block's count stays 0.
+    """
+
+    __slots__ = ("_all_to_back", "_events", "index", "num_usable", "queue", "refs")
+
+    def __init__(self, config: AllocatorConfig) -> None:
+        self.num_usable = config.num_blocks - 1
+        self.queue = FreeQueue(config.num_blocks)
+        self.index = PrefixIndex(config.num_blocks, len(config.groups))
+        self.refs = [0] * config.num_blocks
+        self._all_to_back = config.free_order == LRU
+        self._events: list[KVEvent] | None = [] if config.enable_events else None
+
+    def take(self, count: int) -> list[int]:
+        """Pops `count` blocks from the front, keyless and held once (COMMIT-2). The caller has counted."""
+        taken = self.queue.pop(count)
+        refs, hash_of = self.refs, self.index.hash_of
+        for block in taken:
+            if hash_of[block] is not None:
+                self.drop_key(block)
+            refs[block] = 1
+        return taken
+
+    def touch(self, blocks: Sequence[int]) -> None:
+        """Holds keyed blocks, each named once, once more; idle ones leave the queue (COMMIT-1)."""
+        refs = self.refs
+        self.queue.remove([block for block in blocks if refs[block] == 0])
+        for block in blocks:
+            refs[block] += 1
+
+    def release(self, blocks: Iterable[int]) -> None:
+        """Lets go of each block once, in order; those at 0 are queued as FREE-1 says. Nulls are passed over."""
+        refs, hash_of = self.refs, self.index.hash_of
+        front: list[int] = []
+        back: list[int] = []
+        for block in blocks:
+            if block == NULL_BLOCK:
+                continue
+            refs[block] -= 1
+            if refs[block] == 0:
+                keep = self._all_to_back or hash_of[block] is not None
+                (back if keep else front).append(block)
+        if front:
+            self.queue.push_front(front)
+        if back:
+            self.queue.push_back(back)
+
+    def store_keys(self, request: Request, table: Sequence[int], start: int, end: int, group: int) -> None:
+        """Keys the non-null entries `start`..`end` - 1 of a table of `group` (HASH-2)."""
+        hashes, add = request.block_hashes, self.index.add
+        stored: list[bytes] = []
+        for position in range(start, end):
+            block = table[position]
+            if block != NULL_BLOCK:
+                add(block, group, hashes[position])
+                stored.append(hashes[position])
+        if self._events is not None and stored:
+            size = request.block_size
+            parent = hashes[start - 1] if start else None
+            tokens = tuple(request.token_ids[start * size : end * size])
+            self._events.append(BlockStored(tuple(stored), parent, tokens, size, group))
+
+    def drop_key(self, block: int) -> None:
+        """Takes the key of `block` away, if it has one (EVICT-1)."""
+        block_hash = self.index.drop(block)
+        if block_hash is not None and self._events is not None:
+            self._events.append(BlockRemoved(block_hash, self.index.group_of[block]))
+
+    def clear_keys(self) -> bool:
+        """Takes every key away if nothing is held; says whether it did (RESET-1)."""
+        if self.queue.count != self.num_usable:
+            return False
+        self.index.clear()
+        if self._events is not None:
+            self._events.append(AllBlocksCleared())
+        return True
+
+    def take_events(self) -> list[KVEvent]:
+        """The events since the last call; always empty when events are off."""
+        if self._events is None:
+            return []
+        events, self._events = self._events, []
+        return events

@@ -1,0 +1,88 @@
+"""What the allocator needs to know of a request."""
+
+from array import array
+from collections.abc import Iterable
+from enum import Enum
+
+from slotproof.impl.hashing import BlockHasher, ExtraKey
+
+
+class RequestStatus(Enum):
+    """Where the scheduler has the request; the watermark applies unless it is RUNNING (ADMIT-2)."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    PREEMPTED = "preempted"
+
+
+class Request:
+    """One sequence: its finalized token ids and how far they are computed.
+
+    Draft tokens never enter a request; they are only a count inside `num_new_tokens`, so they cannot be
+    hashed (HASH-1). The scheduler owns `status`, `num_computed_tokens` and `num_in_flight_tokens`; grow
+    `token_ids` through `append` only, which keeps `block_hashes` (one 32-byte key per full block) in step.
+    Raises `ValueError` on a block size below 1, a token id outside 64-bit signed, or an extra key that is
+    no str, int or bytes.
+    """
+
+    __slots__ = (
+        "_hasher",
+        "block_hashes",
+        "block_size",
+        "cache_salt",
+        "extra_keys",
+        "num_computed_tokens",
+        "num_in_flight_tokens",
+        "num_prompt_tokens",
+        "request_id",
+        "status",
+        "token_ids",
+    )
+
+    def __init__(
+        self,
+        request_id: str,
+        token_ids: Iterable[int],
+        *,
+        block_size: int,
+        cache_salt: str | None = None,
+        extra_keys: tuple[ExtraKey, ...] = (),
+    ) -> None:
+        if block_size < 1:
+            raise ValueError(f"request {request_id!r}: block_size is {block_size}; give at least 1 token")
+        self.request_id = request_id
+        self.block_size = block_size
+        self.cache_salt = cache_salt
+        self.extra_keys = extra_keys
+        self.token_ids: list[int] = []
+        self.block_hashes: list[bytes] = []
+        self.num_computed_tokens = 0
+        self.num_in_flight_tokens = 0
+        self.status = RequestStatus.WAITING
+        self._hasher = BlockHasher(block_size, cache_salt, extra_keys)
+        self.append(token_ids)
+        self.num_prompt_tokens = len(self.token_ids)
+
+    @property
+    def num_tokens(self) -> int:
+        """Finalized tokens: prompt and accepted output."""
+        return len(self.token_ids)
+
+    def append(self, token_ids: Iterable[int]) -> None:
+        """Adds finalized tokens and hashes the blocks they fill. Raises `ValueError`, changing nothing, on a bad id."""
+        try:
+            accepted = array("q", token_ids)
+        except (OverflowError, TypeError) as error:
+            raise ValueError(f"request {self.request_id!r}: token ids must be 64-bit signed integers") from error
+        self.token_ids.extend(accepted)
+        hashes, size = self.block_hashes, self.block_size
+        parent = hashes[-1] if hashes else None
+        for start in range(len(hashes) * size, len(self.token_ids) - size + 1, size):
+            parent = self._hasher.digest(parent, self.token_ids[start : start + size])
+            hashes.append(parent)
+
+    def __repr__(self) -> str:
+        return (
+            f"Request({self.request_id!r}, {self.num_tokens} tokens, "
+            f"{self.num_computed_tokens} computed, {self.status.value})"
+        )
