@@ -34,13 +34,15 @@ class Law:
     about: tuple[type[Event], ...] = (Allocated,)
     answered: bool | None = None
     """True: speaks about accepted calls only; False: about refused ones; None: about both."""
+    said: Callable[[Transition], bool] = lambda _: True
+    """Whether what it speaks about was said at all, for answers that an allocator need not give."""
     needs: frozenset[str] = frozenset()
     """The facets of a snapshot without which the predicate sees nothing; see `transition.ALL_FACETS`."""
 
     def speaks_about(self, transition: Transition) -> bool:
         """Whether this kind of step, seen with these facets, is the law's business."""
         event = transition.event
-        if not isinstance(event, self.about) or not self.needs <= transition.facets:
+        if not isinstance(event, self.about) or not self.needs <= transition.facets or not self.said(transition):
             return False
         return self.answered is None or not isinstance(event, Allocated) or self.answered == (event.answer is not None)
 
@@ -117,6 +119,7 @@ LAWS: tuple[Law, ...] = (
         "gone, all blocks this request does not hold free (its hits idle), nothing reserved and nothing scheduled.",
         admission.never_means_never,
         answered=False,
+        said=admission.says_never_or_not_now,
     ),
     Law(
         "ADMIT-1",
@@ -247,9 +250,15 @@ LAWS: tuple[Law, ...] = (
         "The events replayed as a multiset give the index.",
         keys.events_replay_to_the_index,
         ANY,
+        said=keys.emits_events,
         needs=_needs("keys"),
     ),
-    Law("CAN-1", "can_allocate says yes exactly when allocate_slots then succeeds.", admission.foretold_is_true),
+    Law(
+        "CAN-1",
+        "can_allocate says yes exactly when allocate_slots then succeeds.",
+        admission.foretold_is_true,
+        said=admission.foretells,
+    ),
 )
 
 BY_ID: dict[str, Law] = {law.id: law for law in LAWS}

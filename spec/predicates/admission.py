@@ -41,12 +41,15 @@ def inequalities(facts: AllocationFacts) -> str:
     return f"{asked}{step} is {facts.step_is_short(watermark)}"
 
 
+def says_never_or_not_now(t: Transition) -> bool:
+    """Whether a refusal said if waiting can help."""
+    return isinstance(t.event, Allocated) and t.event.never is not None
+
+
 def never_means_never(t: Transition) -> str | None:
     """REFUSE-3."""
     assert isinstance(t.event, Allocated)
     facts, usable = t.allocation, t.before.config.usable_blocks
-    if facts.accepted or t.event.never is None:
-        return None
     held = sum(block != NULL_BLOCK for entries in facts.old for block in entries)
     kept = sum(block != NULL_BLOCK for entries in facts.released_tables for block in entries)
     prompt = facts.call.full_sequence_must_fit and facts.prompt_missing + len(facts.hits) > usable - held
@@ -198,6 +201,11 @@ def window_is_released_exactly(t: Transition) -> str | None:
             if nulls != skipped:
                 return f"group {number}: {nulls} null entries on adoption; {skipped} are behind the window"
     return None
+
+
+def foretells(t: Transition) -> bool:
+    """Whether the answer was foretold."""
+    return isinstance(t.event, Allocated) and t.event.foretold is not None
 
 
 def foretold_is_true(t: Transition) -> str | None:

@@ -95,9 +95,16 @@ def _offered(snapshot: Snapshot, request: Request, number: int, length: int) -> 
     return (NULL_BLOCK,) * first + tuple(snapshot.pool.block_of(key) for key in keys)
 
 
+def emits_events(t: Transition) -> bool:
+    """Whether the allocator emits events at all."""
+    return t.replayed is not None
+
+
 def events_replay_to_the_index(t: Transition) -> str | None:
     """EVENT-1."""
-    if t.indexed is None or t.replayed is None or t.indexed == t.replayed:
+    assert t.indexed is not None
+    assert t.replayed is not None
+    if t.indexed == t.replayed:
         return None
     differing = [key for key in {*t.indexed, *t.replayed} if t.indexed.get(key, 0) != t.replayed.get(key, 0)]
     return (

@@ -1,0 +1,166 @@
+"""The counterexample a user reads: numbered calls, the pool before and after the bad one, the law in words, and how to run it again."""
+
+import json
+from dataclasses import dataclass
+
+from slotproof.conformance.actions import Action, perform
+from slotproof.conformance.adapter import Adapter
+from slotproof.conformance.replay import Failure
+from slotproof.conformance.session import Session, Tally
+from slotproof.conformance.vector import Step, Vector, config_as_json
+from slotproof.conformance.violation import Violation, answer_of
+from slotproof.spec.laws import BY_ID
+from slotproof.spec.pool import NO_KEY, NULL_BLOCK
+from slotproof.spec.snapshot import Snapshot
+from slotproof.spec.transition import Allocated, Event, LookedUp, Reset
+
+REPLAY_FILE = "counterexample.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """A shrunk failure with everything that is shown of it."""
+
+    target: str
+    version: str
+    seed: int
+    failure: Failure
+    calls: tuple[str, ...]
+    before: str
+    after: str
+    ids: str = ""
+    """How the block ids that are shown differ from the target's own."""
+
+    @property
+    def law_id(self) -> str:
+        """The law that is broken."""
+        return self.failure.violation.law_id
+
+    @property
+    def replay_command(self) -> str:
+        """One line that shows it again."""
+        return f"slotproof replay {REPLAY_FILE} {self.target}"
+
+    def vector(self) -> Vector:
+        """The trace as a vector."""
+        violation = self.failure.violation
+        violates = {
+            "law": violation.law_id,
+            "target": self.target,
+            "objection": violation.objection,
+            "expected": violation.expected,
+            "got": violation.got,
+        }
+        steps = tuple(Step(action) for action in self.failure.actions)
+        name = f"{violation.law_id} broken by {self.target}"
+        return Vector(name, (violation.law_id,), self.failure.config, steps, f"found by seed {self.seed}", violates)
+
+    def as_json(self) -> dict[str, object]:
+        """The fields of `slotproof verify --json`."""
+        violation = self.failure.violation
+        return {
+            "law": violation.law_id,
+            "also": [law_id for law_id, _ in violation.others],
+            "calls": list(self.calls),
+            "objection": violation.objection,
+            "expected": violation.expected,
+            "got": violation.got,
+            "replay": self.vector().as_json(),
+        }
+
+    def text(self) -> str:
+        """At most about fifteen lines for a terminal."""
+        violation = self.failure.violation
+        also = f" (and {', '.join(law_id for law_id, _ in violation.others)})" if violation.others else ""
+        lines = [
+            f"{violation.law_id}{also} broken by {self.target} {self.version}, seed {self.seed}",
+            f"  {config_words(self.failure)}" + (f"; {self.ids}" if self.ids else ""),
+            *(f"  {number}. {call}" for number, call in enumerate(self.calls, start=1)),
+            f"  before  {self.before}",
+            f"  after   {self.after}",
+            f"  law     {BY_ID[violation.law_id].sentence}",
+            f"  found   {violation.objection}",
+        ]
+        if violation.got != violation.objection:
+            lines += [f"  expected {violation.expected}", f"  got      {violation.got}"]
+        return "\n".join([*lines, f"  again   {self.replay_command}"])
+
+    def pytest_file(self) -> str:
+        """A test to paste: it fails until the law holds."""
+        body = json.dumps(self.vector().as_json(), indent=4)
+        name = self.law_id.lower().replace("-", "_")
+        return (
+            f'"""{self.law_id}: {BY_ID[self.law_id].sentence}"""\n\n'
+            "import json\n\n"
+            "from slotproof.conformance import check_vector\n\n"
+            f'VECTOR = json.loads("""\n{body.replace(chr(92), chr(92) * 2)}\n""")\n\n\n'
+            f"def test_{name}() -> None:\n"
+            f'    check_vector(VECTOR, target="{self.target}")\n'
+        )
+
+
+def narrate(adapter: Adapter, target: str, seed: int, failure: Failure) -> Counterexample:
+    """Carry a failure out once more, and write down what each call answered."""
+    session = Session(adapter, failure.config, Tally.fresh())
+    calls: list[str] = []
+    before = after = session.snapshot
+    for action in failure.actions:
+        before = session.snapshot
+        session.answers.clear()
+        try:
+            perform(session, action)
+        except Violation as violation:
+            # The violation may be about an earlier step of the action than its last one.
+            if violation.transition is not None:
+                before = violation.transition.before
+        after = session.snapshot
+        calls.append(_call_words(action, session.answers, after))
+    ids = "block ids are the target's own plus 1" if adapter.profile.null_block is None else ""
+    strips = pool_strip(before), pool_strip(after)
+    return Counterexample(target, adapter.profile.version, seed, failure, tuple(calls), *strips, ids)
+
+
+def _call_words(action: Action, answers: list[Event], after: Snapshot) -> str:
+    words = []
+    for event in answers:
+        if isinstance(event, LookedUp) and event.hit.num_tokens:
+            words.append(f"hit {event.hit.num_tokens} tokens")
+        elif isinstance(event, Allocated):
+            words.append("refused" if event.answer is None else f"new {_blocks(event)}")
+        elif isinstance(event, Reset):
+            words.append(answer_of(event))
+    return f"{action}  ->  {', '.join([*words, f'{after.pool.num_free()} free'])}"
+
+
+def _blocks(event: Allocated) -> str:
+    assert event.answer is not None
+    count = sum(len(blocks) for blocks in event.answer)
+    return f"{count} block" + ("" if count == 1 else "s")
+
+
+def config_words(failure: Failure) -> str:
+    """The configuration in one line."""
+    fields = config_as_json(failure.config)
+    groups = ",".join(fields["groups"])
+    words = f"groups {groups}, block size {fields['block_size']}, {failure.config.usable_blocks} usable blocks"
+    words += f", max_model_len {fields['max_model_len']}, {fields['free_order']}"
+    if fields["watermark_blocks"]:
+        words += f", watermark {fields['watermark_blocks']}"
+    return words if fields["caching"] else f"{words}, caching off"
+
+
+def pool_strip(snapshot: Snapshot) -> str:
+    """The free queue, then every request's blocks a group: `*` marks a keyed block, `.` the null block."""
+
+    def cell(block: int) -> str:
+        if block == NULL_BLOCK:
+            return "."
+        return f"{block}{'*' if snapshot.pool.keys[block] != NO_KEY else ''}"
+
+    queue = " ".join(cell(block) for block in snapshot.pool.queue) or f"{snapshot.pool.num_free()} blocks"
+    strips = [f"free: {queue}"]
+    for name, holding in snapshot.holdings.items():
+        tables = " / ".join(" ".join(cell(block) for block in table.entries) or "-" for table in holding.tables)
+        strips.append(f"{name}: {tables}")
+    strips += [f"deferred: {' '.join(cell(block) for block in run)}" for run in snapshot.waiting_frees]
+    return " | ".join(strips)

@@ -1,0 +1,56 @@
+"""From the first violation of a walk to the trace worth showing: short walks in small pools often break the same law in fewer calls."""
+
+from dataclasses import replace
+
+from slotproof.conformance.actions import Action
+from slotproof.conformance.adapter import Adapter
+from slotproof.conformance.deviations import Deviation
+from slotproof.conformance.driver import walk_episode
+from slotproof.conformance.replay import Failure, replay
+from slotproof.conformance.session import Tally
+from slotproof.conformance.settings import Settings
+from slotproof.conformance.shrink import Shrinker
+
+SHORT_WALKS = 2000
+SHORT_STEPS = 16
+ENOUGH = 6
+
+
+def shortest_failure(
+    adapter: Adapter,
+    settings: Settings,
+    found: Failure,
+    seed: str,
+    law_ids: tuple[str, ...] = (),
+    deviations: tuple[Deviation, ...] = (),
+) -> Failure:
+    """The shortest trace, of the one found and of some found in short walks, that breaks the law that was broken."""
+    law_id = found.violation.law_ids[0]
+    failures = [Shrinker(adapter, found, law_ids, deviations).run()]
+    smallest = 2 + len(found.config.groups)
+    for number in range(SHORT_WALKS):
+        if len(failures) > ENOUGH:
+            break
+        small = replace(settings, num_blocks=settings.num_blocks or smallest + number % 3)
+        walk = f"{seed}/short/{number}"
+        failure = walk_episode(adapter, small, walk, SHORT_STEPS, Tally.fresh(), law_ids=law_ids, deviations=deviations)
+        if failure is not None and law_id in failure.violation.law_ids:
+            failures.append(Shrinker(adapter, failure, law_ids, deviations).run())
+    return renamed(adapter, min(failures, key=length), law_ids, deviations)
+
+
+def renamed(adapter: Adapter, failure: Failure, law_ids: tuple[str, ...], deviations: tuple[Deviation, ...]) -> Failure:
+    """The same trace with its requests called A, B, C in the order in which they appear."""
+    names: dict[str, str] = {}
+    actions = []
+    for action in failure.actions:
+        arguments = dict(action.arguments)
+        if "request" in arguments:
+            arguments["request"] = names.setdefault(arguments["request"], chr(ord("A") + len(names)))
+        actions.append(Action(action.verb, arguments))
+    return replay(adapter, failure.config, actions, law_ids=law_ids, deviations=deviations) or failure
+
+
+def length(failure: Failure) -> tuple[int, int, int]:
+    """Fewer actions first, then fewer blocks, then fewer letters."""
+    return len(failure.actions), failure.config.num_blocks, len("".join(map(str, failure.actions)))

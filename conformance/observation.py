@@ -1,0 +1,199 @@
+"""What a target shows of its state, read after every call, and how it becomes a snapshot the laws can judge."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from slotproof.conformance.adapter import (
+    Adapter,
+    CountsReferences,
+    ShowsCounters,
+    ShowsKeys,
+    ShowsQueue,
+)
+from slotproof.conformance.errors import AdapterError
+from slotproof.spec.config import Config
+from slotproof.spec.pool import NO_KEY, Pool
+from slotproof.spec.request import Request
+from slotproof.spec.snapshot import Holding, Snapshot, Table
+
+Ids = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPool(Pool):
+    """A pool rebuilt from what a target showed; its number of free blocks is the one it reported."""
+
+    reported_free: int
+
+    def num_free(self) -> int:
+        """As reported, whether or not the queue agrees."""
+        return self.reported_free
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look at a target: only what it can show is not None."""
+
+    num_free: int
+    tables: dict[str, Ids]
+    refs: tuple[int, ...] | None
+    queue: tuple[int, ...] | None
+    keyed: tuple[tuple[int, Hashable], ...] | None
+    counters: dict[str, tuple[int, ...]] | None
+
+
+class Window:
+    """Looks at one adapter, in the suite's block ids (0 is null), whatever ids the target uses."""
+
+    def __init__(self, adapter: Adapter, config: Config) -> None:
+        self._adapter = adapter
+        self._config = config
+        self._shift = 1 if adapter.profile.null_block is None else 0
+        self._blocks = range(1, config.num_blocks)
+        self._names: dict[Hashable, int] = {}
+        self._owners: dict[int, Hashable] = {}
+        self.facets = frozenset(
+            facet
+            for facet, call in (
+                ("refs", CountsReferences),
+                ("keys", ShowsKeys),
+                ("queue", ShowsQueue),
+                ("counters", ShowsCounters),
+            )
+            if isinstance(adapter, call)
+        )
+
+    def look(self, requests: Iterable[Request]) -> Seen:
+        """Everything the target shows, with the tables of these requests."""
+        adapter, live = self._adapter, list(requests)
+        return Seen(
+            self._count(adapter.num_free_blocks(), "num_free_blocks"),
+            {request.request_id: self.ids(adapter.block_table(request), "block_table") for request in live},
+            self._refs(),
+            self._queue(),
+            self._keyed(),
+            self._counters(live),
+        )
+
+    def ids(self, blocks: object, call: str) -> Ids:
+        """Block ids a group, from whatever sequence of sequences, or flat sequence, an adapter returned."""
+        num_groups = len(self._config.groups)
+        if not isinstance(blocks, Sequence) or isinstance(blocks, str):
+            raise AdapterError(f"{call} returned {blocks!r}: return block ids, one tuple a group (or a flat list)")
+        if num_groups == 1 and not (len(blocks) == 1 and isinstance(blocks[0], Sequence)):
+            blocks = (blocks,)
+        if len(blocks) == 0:
+            blocks = ((),) * num_groups
+        if len(blocks) != num_groups:
+            raise AdapterError(f"{call} returned {len(blocks)} groups of block ids; the configuration has {num_groups}")
+        return tuple(tuple(self._id(block, call) for block in group) for group in blocks)
+
+    def outside(self, block: int) -> int:
+        """The target's own id of a block."""
+        return block - self._shift
+
+    def _id(self, block: object, call: str) -> int:
+        if not isinstance(block, int) or not 0 <= block + self._shift < self._config.num_blocks:
+            raise AdapterError(f"{call} returned the block id {block!r}; the pool has no such block")
+        return block + self._shift
+
+    def _count(self, count: object, call: str) -> int:
+        if not isinstance(count, int) or isinstance(count, bool):
+            raise AdapterError(f"{call} returned {count!r}: return a number of blocks")
+        return count
+
+    def _refs(self) -> tuple[int, ...] | None:
+        if not isinstance(self._adapter, CountsReferences):
+            return None
+        ref_count = self._adapter.ref_count
+        return (0, *[ref_count(block - self._shift) for block in self._blocks])
+
+    def _queue(self) -> tuple[int, ...] | None:
+        if not isinstance(self._adapter, ShowsQueue):
+            return None
+        queue = self._adapter.free_queue()
+        return tuple(queue) if self._shift == 0 else tuple(block + self._shift for block in queue)
+
+    def _keyed(self) -> tuple[tuple[int, Hashable], ...] | None:
+        if not isinstance(self._adapter, ShowsKeys):
+            return None
+        return tuple((block + self._shift, key) for block, key in self._adapter.cached_keys())
+
+    def _counters(self, requests: list[Request]) -> dict[str, tuple[int, ...]] | None:
+        if not isinstance(self._adapter, ShowsCounters):
+            return None
+        return {request.request_id: tuple(self._adapter.cached_counts(request)) for request in requests}
+
+    def agrees(self, seen: Seen, expected: Snapshot) -> bool:
+        """Whether everything seen is exactly what is expected, keys up to their names."""
+        pool = expected.pool
+        if seen.num_free != pool.num_free() or (seen.queue is not None and seen.queue != pool.queue):
+            return False
+        if seen.refs is not None and seen.refs != pool.refs:
+            return False
+        for name, ids in seen.tables.items():
+            holding = expected.holding(name)
+            if any(table.entries != entries for table, entries in zip(holding.tables, ids, strict=True)):
+                return False
+            if seen.counters is not None and seen.counters[name] != holding.cached:
+                return False
+        return seen.keyed is None or self._same_index(seen.keyed, pool)
+
+    def _same_index(self, keyed: tuple[tuple[int, Hashable], ...], pool: Pool) -> bool:
+        """Whether the same blocks carry the same keys; a key that is new is named after the expected one."""
+        if len(keyed) != len(pool.keyed):
+            return False
+        for block, opaque in keyed:
+            key = pool.keys[block]
+            if key == NO_KEY or self._names.setdefault(opaque, key) != key:
+                return False
+            if self._owners.setdefault(key, opaque) != opaque:
+                return False
+        return all(
+            [block for block, opaque in keyed if opaque == self._owners[key]]
+            == [block for block in pool.keyed if pool.keys[block] == key]
+            for key in _shared_keys(pool)
+        )
+
+    def rebuild(self, seen: Seen, before: Snapshot, touched: Request | None) -> Snapshot:
+        """The snapshot that was seen. Parts that cannot be seen follow from the tables."""
+        config = self._config
+        holdings = {
+            name: Holding(
+                tuple(Table(entries) for entries in ids),
+                seen.counters[name] if seen.counters is not None else before.holding(name).cached,
+            )
+            for name, ids in seen.tables.items()
+            if any(ids) or (seen.counters is not None and any(seen.counters[name]))
+        }
+        named = [block for ids in seen.tables.values() for entries in ids for block in entries]
+        refs = seen.refs or tuple(named.count(block) if block else 0 for block in range(config.num_blocks))
+        keys, order = self._keys(seen, touched)
+        pool = SeenPool(refs, keys, seen.queue or (), order, seen.num_free)
+        return Snapshot(config, pool, MappingProxyType(holdings), before.waiting_frees)
+
+    def _keys(self, seen: Seen, touched: Request | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The key of each block and the keyed blocks in order; a key that is new is named after the position it is seen at."""
+        keys = [NO_KEY] * self._config.num_blocks
+        num_groups = len(self._config.groups)
+        positions = {
+            block: (index, number)
+            for number, entries in enumerate(seen.tables.get(touched.request_id, ()) if touched else ())
+            for index, block in enumerate(entries)
+        }
+        for block, opaque in seen.keyed or ():
+            if opaque not in self._names:
+                index, number = positions.get(block, (-1, 0))
+                known = touched is not None and 0 <= index < len(touched.prefix_keys)
+                name = touched.prefix_keys[index] * num_groups + number if known and touched else -2 - len(self._names)
+                self._names[opaque] = name if name not in self._owners else -2 - len(self._names)
+                self._owners[self._names[opaque]] = opaque
+            keys[block] = self._names[opaque]
+        return tuple(keys), tuple(block for block, _ in seen.keyed or ())
+
+
+def _shared_keys(pool: Pool) -> set[int]:
+    """Keys that more than one block carries."""
+    keys = [pool.keys[block] for block in pool.keyed]
+    return {key for key in keys if keys.count(key) > 1} if len(set(keys)) < len(keys) else set()

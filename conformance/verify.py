@@ -1,0 +1,162 @@
+"""The main job: a seeded walk over small worlds, in parallel, and one verdict.
+
+The walk is cut into chunks that are told apart by the seed alone. Results are taken in the order of the walk, whoever finishes first, so the same seed and
+steps give the same report, and a time limit stops a prefix of the same walk.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from slotproof.conformance.adapter import Adapter, Profile
+from slotproof.conformance.counterexample import narrate
+from slotproof.conformance.deviations import Deviation
+from slotproof.conformance.driver import EPISODE_STEPS, walk_episode
+from slotproof.conformance.errors import SetupError
+from slotproof.conformance.find import shortest_failure
+from slotproof.conformance.plan import Chunk, Plan
+from slotproof.conformance.replay import replay
+from slotproof.conformance.report import Found, Report, new_report
+from slotproof.conformance.session import Tally
+from slotproof.conformance.settings import Settings
+from slotproof.conformance.smoke import smoke_check
+from slotproof.conformance.targets.registry import load_target
+from slotproof.conformance.vector import read_vector
+
+
+@dataclass(slots=True)
+class ChunkResult:
+    """What one piece of the walk gave."""
+
+    steps: int
+    tally: Tally
+    found: Found | None = None
+
+
+def verify(plan: Plan, on_progress: Callable[[int], None] = lambda _: None) -> Report:
+    """Run the plan; `on_progress` is told the steps done so far.
+
+    Raises:
+        SetupError: when the target cannot be used; AdapterError when its adapter is broken.
+    """
+    started = time.monotonic()
+    adapter = _adapter(plan.target)
+    smoke_check(adapter)
+    report = new_report(plan, adapter)
+    plan = replace(plan, settings=usable_settings(plan, adapter.profile, report))
+    report.stale_deviations = tuple(
+        deviation.id for deviation in plan.deviations if not still_shows(adapter, deviation)
+    )
+    done: set[Settings] = set()
+    for chunk, result in _results(plan, started):
+        if chunk.settings in done:
+            continue
+        report.steps += result.steps
+        report.tally.add(result.tally)
+        on_progress(report.steps)
+        if result.found is not None:
+            report.found.append(result.found)
+            done.add(chunk.settings)
+            if plan.fail_fast or len(done) == len(plan.settings):
+                break
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def usable_settings(plan: Plan, profile: Profile, report: Report) -> tuple[Settings, ...]:
+    """The group settings the target supports; at least one must be left."""
+    usable, skipped = [], []
+    for settings in plan.settings:
+        lacking = [kind for kind in settings.kinds if kind not in profile.group_kinds]
+        if lacking:
+            skipped.append((settings.groups, f"{profile.name} has no {lacking[0]} groups"))
+        elif settings.caching not in profile.caching:
+            switch = "on" if settings.caching else "off"
+            skipped.append((settings.groups, f"{profile.name} cannot run with caching {switch}"))
+        elif settings.free_order is not None and settings.free_order not in profile.free_orders:
+            skipped.append((settings.groups, f"{profile.name} has no free order {settings.free_order}"))
+        elif settings.block_size is not None and settings.block_size not in (
+            profile.block_sizes or [settings.block_size]
+        ):
+            skipped.append((settings.groups, f"{profile.name} does not take block size {settings.block_size}"))
+        else:
+            usable.append(settings)
+    report.skipped_settings = tuple(skipped)
+    if not usable:
+        reasons = "; ".join(sorted({reason for _, reason in skipped}))
+        raise SetupError(
+            f"nothing to verify: {reasons}; choose other --groups, --caching, --free-order or --block-size"
+        )
+    return tuple(usable)
+
+
+def still_shows(adapter: Adapter, deviation: Deviation) -> bool:
+    """Whether a known deviation's vector still breaks its law in the known way."""
+    vector = read_vector(Path(deviation.vector))
+    failure = replay(adapter, vector.config, vector.actions)
+    return failure is not None and deviation.covers(failure.violation.law_id, failure.violation.objection)
+
+
+def _results(plan: Plan, started: float) -> Iterator[tuple[Chunk, ChunkResult]]:
+    """The chunks' results in the order of the walk, a few ahead being worked on."""
+    chunks = plan.chunks()
+    if plan.workers == 1:
+        for chunk in chunks:
+            if plan.seconds is not None and time.monotonic() - started > plan.seconds:
+                return
+            yield chunk, run_chunk(plan, chunk)
+        return
+    with ProcessPoolExecutor(plan.workers) as pool:
+        waiting: list[tuple[Chunk, Future[ChunkResult]]] = []
+        try:
+            for chunk in chunks:
+                if plan.seconds is not None and time.monotonic() - started > plan.seconds:
+                    break
+                waiting.append((chunk, pool.submit(run_chunk, plan, chunk)))
+                if len(waiting) >= 2 * plan.workers:
+                    first, future = waiting.pop(0)
+                    yield first, future.result()
+            for chunk, future in waiting:
+                yield chunk, future.result()
+        finally:
+            for _, future in waiting:
+                future.cancel()
+
+
+def run_chunk(plan: Plan, chunk: Chunk) -> ChunkResult:
+    """Walk one chunk; it ends at its first violation, which is shrunk."""
+    adapter = _adapter(plan.target)
+    result = ChunkResult(0, Tally.fresh())
+    while result.steps < chunk.steps:
+        steps = min(EPISODE_STEPS, chunk.steps - result.steps)
+        seed = f"{plan.seed}/{chunk.settings.groups}/{chunk.number}/{result.steps}"
+        failure = walk_episode(
+            adapter,
+            chunk.settings,
+            seed,
+            steps,
+            result.tally,
+            law_ids=plan.law_ids,
+            deviations=plan.deviations,
+        )
+        result.steps += steps if failure is None else len(failure.actions)
+        if failure is not None:
+            shortest = shortest_failure(adapter, chunk.settings, failure, seed, plan.law_ids, plan.deviations)
+            result.found = Found.of(narrate(adapter, plan.target, plan.seed, shortest))
+            break
+    return result
+
+
+@cache
+def _adapter(target: str) -> Adapter:
+    """One adapter a process."""
+    return load_target(target)
+
+
+def settings_for(groups: Sequence[str], **fixed: Any) -> tuple[Settings, ...]:
+    """One group setting each, with the same fixed values."""
+    return tuple(Settings(groups=setting, **fixed) for setting in groups)
