@@ -28,6 +28,9 @@ Item = TypeVar("Item")
 class Chooser(Protocol):
     """Where arguments come from: a seeded generator, or Hypothesis."""
 
+    ways: int
+    """Of how many alternatives an action is the least exercised; more than one only where volume matters."""
+
     def integer(self, low: int, high: int) -> int:
         """An integer of the closed range."""
         ...
@@ -112,7 +115,7 @@ def propose_admit(port: Port, chooser: Chooser) -> Arguments | None:
     """A new request, of a few the one whose situation the run has met least."""
     if len(port.world.requests) >= 5 or max_tokens(port) < 1:
         return None
-    ways = [propose_new_request(port, chooser) for _ in range(WAYS_TO_ASK)]
+    ways = [propose_new_request(port, chooser) for _ in range(chooser.ways)]
     return min(ways, key=lambda way: times_met(port, request_of(port, way)[1], way))
 
 
@@ -204,14 +207,11 @@ def propose_retry(port: Port, chooser: Chooser) -> Arguments | None:
     if not waiting:
         return None
     ways = []
-    for _ in range(WAYS_TO_ASK):
+    for _ in range(chooser.ways):
         request = chooser.pick(waiting)
         chunk = propose_chunk(port, chooser, max(1, request.num_uncomputed_tokens))
         ways.append({"request": request.request_id, **chunk, **propose_pressure(port, chooser, entering=True)})
     return min(ways, key=lambda way: times_met(port, port.world.requests[way["request"]], way))
-
-
-WAYS_TO_ASK = 6
 
 
 def times_met(port: Port, request: Request, arguments: Arguments) -> float:
@@ -329,7 +329,7 @@ def propose_extend(port: Port, chooser: Chooser) -> Arguments | None:
     ]
     if not ready:
         return None
-    ways = [propose_next_tokens(port, chooser, chooser.pick(ready)) for _ in range(WAYS_TO_ASK)]
+    ways = [propose_next_tokens(port, chooser, chooser.pick(ready)) for _ in range(chooser.ways)]
     return min(ways, key=lambda way: times_met(port, port.world.requests[way["request"]], way))
 
 

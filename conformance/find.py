@@ -11,9 +11,9 @@ from slotproof.conformance.session import Tally
 from slotproof.conformance.settings import Settings
 from slotproof.conformance.shrink import Shrinker
 
-SHORT_WALKS = 2000
+SHORT_WALKS = 600
 SHORT_STEPS = 16
-ENOUGH = 6
+ENOUGH = 4
 
 
 def shortest_failure(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from slotproof.conformance.actions import Chooser
 from slotproof.conformance.adapter import Profile
 from slotproof.conformance.errors import SetupError
-from slotproof.spec.config import Config
+from slotproof.spec.config import Config, FreeOrder
 from slotproof.spec.groups import FullAttention, Group, SlidingWindow
 
 DEFAULT_GROUPS = ("full", "window", "full,window")
@@ -26,9 +26,11 @@ class Settings:
     def __post_init__(self) -> None:
         kinds = parse_groups(self.groups)
         try:
-            make_groups(kinds, self.block_size or 1, window=2)
+            make_groups(kinds, 1 if self.block_size is None else self.block_size, window=2)
             if self.num_blocks is not None:
                 Config(self.num_blocks, (FullAttention(1),), 8, 8, self.watermark_blocks or 0)
+            if self.free_order is not None:
+                FreeOrder(self.free_order)
         except ValueError as error:
             raise SetupError(f"this configuration is not possible: {error}") from error
 
@@ -51,9 +53,9 @@ class Settings:
             watermark = min(chooser.pick((0, 1, 1, 2)), usable - 1)
         max_model_len = chooser.integer(2 * block_size, block_size * usable + block_size)
         in_flight = chooser.integer(1, max_model_len)
-        orders = [order for order in ("unhashed-first", "lru") if order in profile.free_orders]
-        free_order = self.free_order or chooser.pick(orders)
-        return Config(num_blocks, groups, max_model_len, in_flight, watermark, self.caching, free_order)  # type: ignore[arg-type]
+        orders = [order for order in FreeOrder if order in profile.free_orders]
+        free_order = FreeOrder(self.free_order) if self.free_order else chooser.pick(orders)
+        return Config(num_blocks, groups, max_model_len, in_flight, watermark, self.caching, free_order)
 
 
 def parse_groups(text: str) -> tuple[tuple[str, int | None], ...]:

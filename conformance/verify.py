@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from slotproof.conformance.adapter import Adapter, Profile
@@ -96,7 +95,7 @@ def usable_settings(plan: Plan, profile: Profile, report: Report) -> tuple[Setti
 
 def still_shows(adapter: Adapter, deviation: Deviation) -> bool:
     """Whether a known deviation's vector still breaks its law in the known way."""
-    vector = read_vector(Path(deviation.vector))
+    vector = read_vector(deviation.vector)
     failure = replay(adapter, vector.config, vector.actions)
     return failure is not None and deviation.covers(failure.violation.law_id, failure.violation.objection)
 

@@ -195,7 +195,7 @@ def test_the_newer_dialect_declares_itself(newer: Any) -> None:
     assert isinstance(newer, Commits)
     assert isinstance(newer, ReportsHit)
     assert not isinstance(newer, ShowsKeys)
-    assert (newer.profile.keys_at, newer.profile.whole_prompt_hit, newer.profile.null_block) == ("commit", False, None)
+    assert (newer.profile.keys_at, newer.profile.runs_ahead, newer.profile.null_block) == ("commit", False, None)
 
 
 def test_the_newer_dialect_offers_blocks_after_the_commit(newer: Any) -> None:
@@ -266,7 +266,7 @@ def test_a_missing_dependency_is_named(checkout: Path) -> None:
 def test_the_older_dialect_declares_itself(older: Any) -> None:
     assert type(older) is NanoVllmAdapter
     assert not isinstance(older, Commits)
-    assert (older.profile.keys_at, older.profile.whole_prompt_hit) == ("schedule", True)
+    assert (older.profile.keys_at, older.profile.one_token_decode) == ("schedule", True)
     assert older.profile.version != "unknown"
 
 

@@ -16,7 +16,7 @@ from slotproof.conformance import remote
 from slotproof.conformance.adapter import NO_HIT, Hit, Strictness
 from slotproof.conformance.errors import AdapterError, SetupError
 from slotproof.conformance.remote import RemoteAdapter, RemoteTargetError, start_command, start_python
-from slotproof.spec.config import Config
+from slotproof.spec.config import Config, FreeOrder
 from slotproof.spec.groups import FullAttention, SlidingWindow
 
 TOY = '''
@@ -202,7 +202,7 @@ def test_calls_and_observations(toy: Any) -> None:
 
 def test_the_child_sees_the_request_the_hit_and_the_config(toy: Any) -> None:
     config = Config(
-        9, (FullAttention(2), SlidingWindow(2, 3)), 50, 7, watermark_blocks=2, caching=False, free_order="lru"
+        9, (FullAttention(2), SlidingWindow(2, 3)), 50, 7, watermark_blocks=2, caching=False, free_order=FreeOrder.LRU
     )
     toy.reset(config)
     view = View("a", (5, 6), 2, draft_token_ids=(9,), cache_salt="salt", extra_keys=("x", "y"))
@@ -215,7 +215,7 @@ def test_the_child_sees_the_request_the_hit_and_the_config(toy: Any) -> None:
         "RuntimeError: (WireRequest(request_id='a', token_ids=(5, 6, 7, 8), num_prompt_tokens=2, "
         "num_computed_tokens=2, num_in_flight_tokens=1, status='running', draft_token_ids=(9,), "
         "cache_salt='salt', extra_keys=('x', 'y')), "
-        f"Hit(num_tokens=2, blocks=((1,),), handle=None), {config!r})"
+        f"Hit(num_tokens=2, blocks=((1,),)), {config!r})"
     )
 
 

@@ -1,0 +1,98 @@
+"""The rooms of the project import one way, and no module is loaded under two names."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+ALLOWED = {
+    "spec": {"spec"},
+    "impl": {"impl"},
+    "conformance": {"conformance", "spec", "impl"},
+}
+"""Which rooms the library code of a room may import."""
+
+STANDARD_LIBRARY_ONLY = ("spec", "impl")
+
+RUNS_ELSEWHERE = ("adapter.py", "errors.py", "serve.py", "targets/vllm.py", "targets/nano_vllm.py")
+"""Files of the conformance room that must run in an environment that has nothing but Python."""
+
+
+def library_files(room: str) -> list[Path]:
+    return [path for path in sorted((ROOT / room).rglob("*.py")) if "tests" not in path.relative_to(ROOT).parts]
+
+
+def imported_modules(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            found.add(node.module or "")
+    return found
+
+
+def rooms(modules: set[str]) -> set[str]:
+    return {module.split(".")[1] for module in modules if module.startswith("slotproof.")}
+
+
+@pytest.mark.parametrize("room", sorted(ALLOWED))
+def test_a_room_imports_only_what_it_may(room: str) -> None:
+    files = library_files(room)
+    assert files
+    offending = {str(path.relative_to(ROOT)): rooms(imported_modules(path)) - ALLOWED[room] for path in files}
+    assert {path: found for path, found in offending.items() if found} == {}
+
+
+@pytest.mark.parametrize("room", STANDARD_LIBRARY_ONLY)
+def test_a_room_needs_nothing_but_the_standard_library(room: str) -> None:
+    outside = {
+        module
+        for path in library_files(room)
+        for module in imported_modules(path)
+        if module.split(".")[0] not in (*sys.stdlib_module_names, "slotproof")
+    }
+    assert outside == set()
+
+
+@pytest.mark.parametrize("name", RUNS_ELSEWHERE)
+def test_what_runs_in_another_environment_imports_nothing_that_may_be_missing_there(name: str) -> None:
+    modules = imported_modules(ROOT / "conformance" / name)
+    outside = {module for module in modules if module.split(".")[0] not in (*sys.stdlib_module_names, "slotproof")}
+    inside = {module for module in modules if module.startswith("slotproof.conformance")}
+    light = {f"slotproof.conformance.{file.removesuffix('.py').replace('/', '.')}" for file in RUNS_ELSEWHERE}
+    assert outside == set()
+    assert inside <= light | {"slotproof.conformance.targets.registry"}
+
+
+def test_only_the_command_line_reaches_into_impl_outside_its_target() -> None:
+    reaching = {
+        str(path.relative_to(ROOT))
+        for path in library_files("conformance")
+        if "impl" in rooms(imported_modules(path)) and "cli" not in path.parts
+    }
+    assert reaching == {"conformance/targets/impl.py"}
+
+
+def test_no_module_is_loaded_under_two_names() -> None:
+    code = (
+        "import sys, slotproof.conformance.verify, slotproof.conformance.machine, slotproof.conformance.targets.impl\n"
+        "files = [m.__file__ for n, m in list(sys.modules.items()) if getattr(m, '__file__', None) and 'slotproof' in n]\n"
+        "assert len(files) == len(set(files)), files\n"
+        "bare = [n for n in sys.modules if n.split('.')[0] in ('spec', 'impl', 'conformance')]\n"
+        "assert not bare, bare\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_pytest_loads_no_library_module_under_a_bare_room_name() -> None:
+    named = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+    library = {file for name, file in named.items() if name.startswith("slotproof.") and file}
+    again = {name for name, file in named.items() if not name.startswith("slotproof.") and file in library}
+    assert library
+    assert again == set()
