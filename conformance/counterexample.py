@@ -142,7 +142,9 @@ def config_words(failure: Failure) -> str:
     """The configuration in one line."""
     fields = config_as_json(failure.config)
     groups = ",".join(fields["groups"])
-    words = f"groups {groups}, block size {fields['block_size']}, {failure.config.usable_blocks} usable blocks"
+    usable = failure.config.usable_blocks
+    blocks = f"{usable} usable block" + ("" if usable == 1 else "s")
+    words = f"groups {groups}, block size {fields['block_size']}, {blocks}"
     words += f", max_model_len {fields['max_model_len']}, {fields['free_order']}"
     if fields["watermark_blocks"]:
         words += f", watermark {fields['watermark_blocks']}"

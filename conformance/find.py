@@ -11,7 +11,7 @@ from slotproof.conformance.session import Tally
 from slotproof.conformance.settings import Settings
 from slotproof.conformance.shrink import Shrinker
 
-SHORT_WALKS = 600
+SHORT_WALKS = 1000
 SHORT_STEPS = 16
 ENOUGH = 4
 

@@ -98,7 +98,6 @@ LAWS: tuple[Law, ...] = (
         "its key says.",
         pool.unfinished_blocks_are_private,
         answered=True,
-        needs=_needs("refs"),
     ),
     Law(
         "REFUSE-1",
@@ -157,7 +156,6 @@ LAWS: tuple[Law, ...] = (
         "All hits of all groups are pinned before any block is popped; no hit block is popped.",
         admission.hits_are_pinned,
         answered=True,
-        needs=_needs("refs"),
     ),
     Law(
         "COMMIT-2",
@@ -171,7 +169,6 @@ LAWS: tuple[Law, ...] = (
         "COMMIT-3",
         "Nothing else changes: other requests' tables, deferred frees, other blocks, other keys.",
         admission.nothing_else_changes,
-        needs=_needs("refs"),
     ),
     Law(
         "HASH-1",
@@ -209,7 +206,6 @@ LAWS: tuple[Law, ...] = (
         "concatenation of all groups; 'lru': all to the back; keys survive.",
         release.freed_blocks_are_queued_in_order,
         GIVEN_BACK,
-        needs=_needs("refs"),
     ),
     Law(
         "FREE-2",
