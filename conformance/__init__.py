@@ -1,6 +1,7 @@
 """The conformance suite: holds an allocator against the specification.
 
-`verify` runs the laws against a target, `check_vector` carries one vector out in a test, `adapter` is what a third party writes.
+`verify` runs the laws against a target, `check_vector` carries one vector out in a test, `adapter` is what a third
+party writes.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """The action table: every call of an allocator the suite knows, once.
 
-A verb says what it does with an allocator and its requests (`run`), and how to choose its arguments (`propose`). The random driver, the Hypothesis machine,
-the shrinker, replay and the vector format are all derived from this table. An action that a world has no use for does nothing, so any part of a
-trace is a trace.
+A verb says what it does with an allocator and its requests (`run`), and how to choose its arguments (`propose`). The
+random driver, the Hypothesis machine, the shrinker, replay and the vector format are all derived from this table. An
+action that a world has no use for does nothing, so any part of a trace is a trace.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -99,7 +99,9 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One row of the table. `weight` is how often the driver tries it; `propose` returns None where the world has no use for it."""
+    """One row of the table. `weight` is how often the driver tries it; `propose` returns None where the world has no
+    use for it.
+    """
 
     name: str
     meaning: str
@@ -152,7 +154,9 @@ def max_tokens(port: Port) -> int:
 
 
 def propose_chunk(port: Port, chooser: Chooser, remaining: int) -> Arguments:
-    """How many of the remaining tokens this call computes, all of them if it does not say; short chunks end inside a block."""
+    """How many of the remaining tokens this call computes, all of them if it does not say; short chunks end inside a
+    block.
+    """
     if not port.profile.chunked_prefill or chooser.chance(35):
         return {}
     return {"new": chooser.integer(1, min(remaining, port.config.block_size + 2))}
@@ -257,7 +261,9 @@ def entering_call(port: Port, request: Request, hit: Hit, arguments: Arguments) 
 
 
 def call_of(port: Port, request: Request, hit: Hit, new: int, arguments: Arguments) -> Call | None:
-    """The call with what the target's signature has; None if it would ask for nothing, or for more than the model's length."""
+    """The call with what the target's signature has; None if it would ask for nothing, or for more than the model's
+    length.
+    """
     external = arguments.get("external", 0)
     start = request.num_computed_tokens + hit.num_tokens + external
     if new + hit.num_tokens + external < 1 or new < 0 or start + new > port.config.max_model_len:

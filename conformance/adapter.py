@@ -1,7 +1,7 @@
 """What a third party writes so that its allocator can be verified: an adapter and a profile.
 
-The suite calls an adapter the way a scheduler calls an allocator, and asks what it may ask of its state. Everything here is standard library and spec, so
-that an adapter also runs in an environment that has nothing else of this project.
+The suite calls an adapter the way a scheduler calls an allocator, and asks what it may ask of its state. Everything
+here is standard library and spec, so that an adapter also runs in an environment that has nothing else of this project.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -68,7 +68,8 @@ class RequestView(Protocol):
 class Hit:
     """Cached blocks found for a request's prefix: `num_tokens` of it, in whole blocks, and the block ids a group.
 
-    Positions that a sliding window no longer reads name the null block. `handle` is the adapter's own and is handed back unread.
+    Positions that a sliding window no longer reads name the null block. `handle` is the adapter's own and is handed
+    back unread.
     """
 
     num_tokens: int
@@ -114,7 +115,9 @@ class Profile:
     keys_at: Literal["schedule", "commit"] = "schedule"
     """Whether blocks can be hit from the call that schedules their tokens, or only after `commit`."""
     salts: bool = False
-    """Whether it keeps requests of different salts and extra keys apart; otherwise the suite gives them none (ISO-1)."""
+    """Whether it keeps requests of different salts and extra keys apart; otherwise the suite gives them none
+    (ISO-1).
+    """
     chunked_prefill: bool = True
     """Whether a prompt may be computed in several calls; otherwise admission takes all of it."""
     one_token_decode: bool = False
@@ -132,7 +135,9 @@ class Profile:
 
 
 class Adapter(Protocol):
-    """The calls every target answers. Parameters of `allocate_slots` that a target's signature lacks are never exercised."""
+    """The calls every target answers. Parameters of `allocate_slots` that a target's signature lacks are never
+    exercised.
+    """
 
     profile: Profile
 
@@ -319,7 +324,9 @@ class EmitsEvents(Protocol):
     """KV events."""
 
     def take_events(self) -> Sequence[tuple[str, Hashable]]:
-        """Since the last call: ("stored", key), ("removed", key), ("cleared", ""), keys as in `cached_keys`, one event a block."""
+        """Since the last call: ("stored", key), ("removed", key), ("cleared", ""), keys as in `cached_keys`, one event
+        a block.
+        """
         ...
 
 

@@ -1,4 +1,6 @@
-"""The counterexample a user reads: numbered calls, the pool before and after the bad one, the law in words, and how to run it again."""
+"""The counterexample a user reads: numbered calls, the pool before and after the bad one, the law in words, and how to
+run it again.
+"""
 
 import json
 from dataclasses import dataclass

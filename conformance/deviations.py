@@ -15,7 +15,8 @@ SHIPPED = Path(__file__).parent / "targets" / "deviations.json"
 class Deviation:
     """One known deviation of a target.
 
-    `objection` is a regular expression for the law's objection; `vector` is the file of a trace that shows the deviation.
+    `objection` is a regular expression for the law's objection; `vector` is the file of a trace that shows the
+    deviation.
     """
 
     id: str

@@ -1,4 +1,6 @@
-"""The random driver: volume. It walks episode after episode of a seeded walk, each in a fresh pool of a configuration of its own."""
+"""The random driver: volume. It walks episode after episode of a seeded walk, each in a fresh pool of a configuration
+of its own.
+"""
 
 import random
 from collections.abc import Sequence

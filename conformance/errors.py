@@ -1,4 +1,6 @@
-"""What goes wrong before a verdict: the message is one sentence for the user (what, where, what to do), the exit code is 2."""
+"""What goes wrong before a verdict: the message is one sentence for the user (what, where, what to do), the exit code
+is 2.
+"""
 
 
 class SetupError(Exception):

@@ -1,4 +1,6 @@
-"""From the first violation of a walk to the trace worth showing: short walks in small pools often break the same law in fewer calls."""
+"""From the first violation of a walk to the trace worth showing: short walks in small pools often break the same law in
+fewer calls.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,5 @@
-"""The Hypothesis machine: the action table as a `RuleBasedStateMachine`, for a test suite that wants Hypothesis's own shrinking and database.
+"""The Hypothesis machine: the action table as a `RuleBasedStateMachine`, for a test suite that wants Hypothesis's own
+shrinking and database.
 
 TestMyAllocator = state_machine("my_adapter:factory", groups="full").TestCase
 """

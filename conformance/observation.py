@@ -174,7 +174,9 @@ class Window:
         return Snapshot(config, pool, MappingProxyType(holdings), before.waiting_frees)
 
     def _keys(self, seen: Seen, touched: Request | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The key of each block and the keyed blocks in order; a key that is new is named after the position it is seen at."""
+        """The key of each block and the keyed blocks in order; a key that is new is named after the position it is seen
+        at.
+        """
         keys = [NO_KEY] * self._config.num_blocks
         num_groups = len(self._config.groups)
         positions = {

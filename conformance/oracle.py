@@ -1,7 +1,7 @@
 """The content oracle: for each block and slot, which exact token prefix was written there.
 
-An allocator never sees content, so it cannot be asked about it. The oracle writes what the forward passes would write, in the order in which they are
-scheduled, and checks every hit and every table against it.
+An allocator never sees content, so it cannot be asked about it. The oracle writes what the forward passes would write,
+in the order in which they are scheduled, and checks every hit and every table against it.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """One target under test: every call goes to it and to the specification, and every step is judged by the laws.
 
-At strictness `identity` the specification's own snapshot is what the laws judge as long as the target shows exactly that; otherwise, and whenever it does
-not, they judge a snapshot rebuilt from what the target shows.
+At strictness `identity` the specification's own snapshot is what the laws judge as long as the target shows exactly
+that; otherwise, and whenever it does not, they judge a snapshot rebuilt from what the target shows.
 """
 
 from collections import Counter
@@ -64,7 +64,8 @@ class Tally:
 
 
 class Session:
-    """The calls of one episode; `world` holds the allocator's state and the live requests, `answers` what was asked and answered.
+    """The calls of one episode; `world` holds the allocator's state and the live requests, `answers` what was asked and
+    answered.
 
     Raises Violation when a law objects, AdapterError when the adapter itself is broken.
     """
@@ -124,7 +125,9 @@ class Session:
         return hit
 
     def allocate(self, call: Call, hit: Hit = NO_HIT) -> int | None:
-        """Ask for slots; `hit` is what `look_up` returned and `call` names. The hit tokens adopted, None for a refusal."""
+        """Ask for slots; `hit` is what `look_up` returned and `call` names. The hit tokens adopted, None for a
+        refusal.
+        """
         foretold = self.target.foretell(call, hit)
         trace = self.target.trace()
         answer = self.target.allocate(call, hit)
@@ -307,7 +310,9 @@ class Session:
     def _report(
         self, objections: list[tuple[str, str]], transition: Transition, expected: Snapshot | None, due: str | None
     ) -> None:
-        """A violation of the first law that objects; a difference that none objects to goes to the law nearest to it."""
+        """A violation of the first law that objects; a difference that none objects to goes to the law nearest to
+        it.
+        """
         if expected is None:
             law_id, objection = objections[0]
             self._object(law_id, objection, BY_ID[law_id].sentence, objection, tuple(objections[1:]), transition)

@@ -1,7 +1,7 @@
 """The shrinker: the shortest trace it can find that still breaks the same law.
 
-It deletes actions, drops and lowers arguments, shortens prompts and takes blocks out of the pool, as long as the target still breaks the law. Any part of a
-trace is a trace, so deletion needs no repair.
+It deletes actions, drops and lowers arguments, shortens prompts and takes blocks out of the pool, as long as the target
+still breaks the law. Any part of a trace is a trace, so deletion needs no repair.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,6 @@
-"""The smoke check: the simplest request must get through before the laws are asked, so that a broken adapter is not taken for a broken allocator."""
+"""The smoke check: the simplest request must get through before the laws are asked, so that a broken adapter is not
+taken for a broken allocator.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -56,6 +58,6 @@ def _call(name: str, call: Callable[[], Answer]) -> Answer:
         raise
     except Exception as error:
         raise AdapterError(
-            f"the smoke check failed: {name} raised {type(error).__name__}: {error}; the simplest call must work before "
-            "laws are checked"
+            f"the smoke check failed: {name} raised {type(error).__name__}: {error}; "
+            "the simplest call must work before laws are checked"
         ) from error

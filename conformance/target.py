@@ -1,6 +1,8 @@
-"""A target as the suite calls it: what the adapter offers, its answers checked for their types, its exceptions told apart.
+"""A target as the suite calls it: what the adapter offers, its answers checked for their types, its exceptions told
+apart.
 
-An exception that the profile declares is a refusal, any other one breaks the law about the call; an answer of the wrong type is the adapter's fault.
+An exception that the profile declares is a refusal, any other one breaks the law about the call; an answer of the wrong
+type is the adapter's fault.
 """
 
 import inspect

@@ -1,6 +1,7 @@
 """Vectors: a configuration, the calls made and what must come out of them, as JSON that anybody can read.
 
-The schema is `vectors/schema.json`. A vector without expectations still says something: the laws must hold at each of its steps.
+The schema is `vectors/schema.json`. A vector without expectations still says something: the laws must hold at each of
+its steps.
 """
 
 import json

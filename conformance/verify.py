@@ -1,7 +1,7 @@
 """The main job: a seeded walk over small worlds, in parallel, and one verdict.
 
-The walk is cut into chunks that are told apart by the seed alone. Results are taken in the order of the walk, whoever finishes first, so the same seed and
-steps give the same report, and a time limit stops a prefix of the same walk.
+The walk is cut into chunks that are told apart by the seed alone. Results are taken in the order of the walk, whoever
+finishes first, so the same seed and steps give the same report, and a time limit stops a prefix of the same walk.
 """
 
 import time

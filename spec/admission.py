@@ -1,7 +1,8 @@
 """`allocate_slots`, the one call that decides memory admission, stage by stage in the order in which vLLM takes them.
 
-Stage 0 asks whether the whole prompt would fit, stage 1 gives back what a window has left behind, stage 2 counts this step, stage 3 takes the blocks, stage 4
-gives keys to the blocks that become full. Nothing is taken before both questions are answered, so a refusal has nothing to undo (REFUSE-1).
+Stage 0 asks whether the whole prompt would fit, stage 1 gives back what a window has left behind, stage 2 counts this
+step, stage 3 takes the blocks, stage 4 gives keys to the blocks that become full. Nothing is taken before both
+questions are answered, so a refusal has nothing to undo (REFUSE-1).
 """
 
 from dataclasses import dataclass
@@ -280,7 +281,9 @@ class Growth(NamedTuple):
 
 
 def take_blocks(snapshot: Snapshot, call: Call) -> Taken:
-    """Pin every group's hits, then pop for external tokens, then for new ones, so that no pop evicts a hit (COMMIT-1)."""
+    """Pin every group's hits, then pop for external tokens, then for new ones, so that no pop evicts a hit
+    (COMMIT-1).
+    """
     config, request_id = snapshot.config, call.request.request_id
     computed = call.num_computed_tokens
     slots = slots_needed(computed, call.num_new_tokens, call.num_lookahead_tokens, config.max_model_len)

@@ -35,7 +35,9 @@ def tokens_behind_window(settled: int, window: int) -> int:
 
 
 def window_admission_cap(window: int, max_in_flight: int, max_model_len: int, block_size: int) -> int:
-    """Blocks a window group holds at most for one request; one more for a window that starts inside a block (ADMIT-1)."""
+    """Blocks a window group holds at most for one request; one more for a window that starts inside a block
+    (ADMIT-1).
+    """
     return ceil_div(imin(window - 1 + max_in_flight, max_model_len), block_size) + 1
 
 

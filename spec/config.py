@@ -20,8 +20,8 @@ class FreeOrder(StrEnum):
 class Config:
     """One pool and the groups that share it.
 
-    `num_blocks` counts the null block; token counts are tokens, `watermark_blocks` blocks. `max_in_flight_tokens` bounds the
-    tokens a request may have scheduled but not yet computed, and with them what a window group holds.
+    `num_blocks` counts the null block; token counts are tokens, `watermark_blocks` blocks. `max_in_flight_tokens`
+    bounds the tokens a request may have scheduled but not yet computed, and with them what a window group holds.
 
     Raises:
         ValueError: for a configuration no pool can have, or one that is not modelled; the message names the field.
@@ -53,7 +53,6 @@ class Config:
                 f"watermark_blocks is {self.watermark_blocks}: it must be at least 0 and less than the "
                 f"{self.usable_blocks} usable blocks, or nothing is ever admitted"
             )
-        object.__setattr__(self, "free_order", FreeOrder(self.free_order))
 
     @property
     def usable_blocks(self) -> int:

@@ -1,6 +1,7 @@
 """What a key stands for: the whole prefix that a block ends, under one salt and one set of extra keys.
 
-Real allocators hash; here a table hands out one small integer for each distinct prefix, so two prefixes never share a key and a long prompt costs nothing.
+Real allocators hash; here a table hands out one small integer for each distinct prefix, so two prefixes never share a
+key and a long prompt costs nothing.
 """
 
 from collections.abc import Mapping
@@ -31,5 +32,7 @@ class KeyTable:
 
 
 def block_key(prefix_key: int, group: int, num_groups: int) -> int:
-    """The key under which one group's block is offered: groups never share blocks, so each prefix has one key a group."""
+    """The key under which one group's block is offered: groups never share blocks, so each prefix has one key a
+    group.
+    """
     return prefix_key * num_groups + group

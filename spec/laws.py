@@ -1,6 +1,8 @@
-"""The laws: an id, one sentence, one predicate. This is the only list; proofs, run-time checks, vectors and messages refer to it by id.
+"""The laws: an id, one sentence, one predicate. This is the only list; proofs, run-time checks, vectors and messages
+refer to it by id.
 
-Words: *m* is min(computed + hit + external + new, num_tokens) of the call, *bs* the block size; a table's entries are numbered from 0.
+Words: *m* is min(computed + hit + external + new, num_tokens) of the call, *bs* the block size; a table's entries are
+numbered from 0.
 """
 
 from collections.abc import Callable
@@ -79,7 +81,8 @@ LAWS: tuple[Law, ...] = (
     ),
     Law(
         "INDEX-1",
-        "The index offers block b for key k exactly when b carries k; a block is keyless at the moment it is handed out.",
+        "The index offers block b for key k exactly when b carries k; a block is keyless at the moment it is handed "
+        "out.",
         pool.index_offers_what_blocks_carry,
         ANY,
         needs=_needs("keys"),
@@ -93,16 +96,16 @@ LAWS: tuple[Law, ...] = (
     ),
     Law(
         "TABLE-2",
-        "After an accepted call every entry i with (i+1)·bs > m has reference count 1 and no key: what may still change "
-        "belongs to one table; a keyed block may be shared before it is computed, and is written with exactly the content "
-        "its key says.",
+        "After an accepted call every entry i with (i+1)·bs > m has reference count 1 and no key: what may still "
+        "change belongs to one table; a keyed block may be shared before it is computed, and is written with exactly "
+        "the content its key says.",
         pool.unfinished_blocks_are_private,
         answered=True,
     ),
     Law(
         "REFUSE-1",
-        "A stage 0 refusal changes nothing, a stage 2 refusal exactly what stage 1 alone would; so with full attention a "
-        "refusal leaves no trace at all (an empty table entry counts as nothing).",
+        "A stage 0 refusal changes nothing, a stage 2 refusal exactly what stage 1 alone would; so with full "
+        "attention a refusal leaves no trace at all (an empty table entry counts as nothing).",
         admission.refusal_changes_nothing_but_stage_1,
         answered=False,
     ),
@@ -114,16 +117,17 @@ LAWS: tuple[Law, ...] = (
     ),
     Law(
         "REFUSE-3",
-        "'Never' is said exactly when the same call, with the same hit, would still be refused with every other request "
-        "gone, all blocks this request does not hold free (its hits idle), nothing reserved and nothing scheduled.",
+        "'Never' is said exactly when the same call, with the same hit, would still be refused with every other "
+        "request gone, all blocks this request does not hold free (its hits idle), nothing reserved and nothing "
+        "scheduled.",
         admission.never_means_never,
         answered=False,
         said=admission.says_never_or_not_now,
     ),
     Law(
         "ADMIT-1",
-        "Stage 0 charges, per group, max(min(ceil(min(num_tokens, max_model_len) / bs), cap) - max(skipped, held + hit), 0), "
-        "plus idle hits and the watermark, against free; neither lookahead nor reserved blocks nor drafts.",
+        "Stage 0 charges, per group, max(min(ceil(min(num_tokens, max_model_len) / bs), cap) - max(skipped, held + "
+        "hit), 0), plus idle hits and the watermark, against free; neither lookahead nor reserved blocks nor drafts.",
         admission.whole_prompt_is_charged,
     ),
     Law(
@@ -139,8 +143,8 @@ LAWS: tuple[Law, ...] = (
     ),
     Law(
         "COUNT-1",
-        "Free after stage 1 - free after the call = counted = popped + idle hits, over all groups; the answer names the "
-        "blocks popped for new and lookahead tokens; pops never underflow and the call never raises half-way.",
+        "Free after stage 1 - free after the call = counted = popped + idle hits, over all groups; the answer names "
+        "the blocks popped for new and lookahead tokens; pops never underflow and the call never raises half-way.",
         admission.what_is_counted_is_taken,
         answered=True,
     ),
@@ -159,8 +163,8 @@ LAWS: tuple[Law, ...] = (
     ),
     Law(
         "COMMIT-2",
-        "Popped blocks come from the front of the queue in order, for external tokens first and group by group; only they "
-        "lose keys.",
+        "Popped blocks come from the front of the queue in order, for external tokens first and group by group; only "
+        "they lose keys.",
         admission.blocks_come_from_the_front,
         answered=True,
         needs=_needs("queue"),
@@ -179,31 +183,33 @@ LAWS: tuple[Law, ...] = (
     ),
     Law(
         "HASH-2",
-        "After an accepted, undelayed call every non-null entry i with (i+1)·bs <= m at or behind the cached counter carries "
-        "its key; the counter never goes down; after delayed calls the first commit or undelayed call catches up.",
+        "After an accepted, undelayed call every non-null entry i with (i+1)·bs <= m at or behind the cached counter "
+        "carries its key; the counter never goes down; after delayed calls the first commit or undelayed call catches "
+        "up.",
         keys.full_blocks_have_their_keys,
         (Allocated, Committed),
         needs=_needs("keys", "counters"),
     ),
     Law(
         "HASH-3",
-        "Runs that differ only in draft ids end in equal snapshots; how many drafts there are, or lookahead, never changes "
-        "which keys a call adds.",
+        "Runs that differ only in draft ids end in equal snapshots; how many drafts there are, or lookahead, never "
+        "changes which keys a call adds.",
         keys.drafts_decide_nothing,
         answered=True,
         needs=_needs("keys"),
     ),
     Law(
         "SKIP-1",
-        "After stage 1 entry i of a window group is null exactly when (i+1)·bs <= max(0, s - W + 1), where s = computed - in "
-        "flight is the shortest length the request may settle at; on adoption nulls are placed by s = hit + external.",
+        "After stage 1 entry i of a window group is null exactly when (i+1)·bs <= max(0, s - W + 1), where s = "
+        "computed - in flight is the shortest length the request may settle at; on adoption nulls are placed by s = "
+        "hit + external.",
         admission.window_is_released_exactly,
     ),
     Law(
         "FREE-1",
-        "Free releases each entry once, per group in group order, tail to head; of the blocks that reach 0 the keyless ones "
-        "go as one run to the front (tail first), the keyed ones to the back; a deferred free does so over the reversed "
-        "concatenation of all groups; 'lru': all to the back; keys survive.",
+        "Free releases each entry once, per group in group order, tail to head; of the blocks that reach 0 the "
+        "keyless ones go as one run to the front (tail first), the keyed ones to the back; a deferred free does so "
+        "over the reversed concatenation of all groups; 'lru': all to the back; keys survive.",
         release.freed_blocks_are_queued_in_order,
         GIVEN_BACK,
     ),
@@ -222,8 +228,8 @@ LAWS: tuple[Law, ...] = (
     ),
     Law(
         "LOOKUP-1",
-        "A lookup changes nothing and returns the longest valid hit of at most num_tokens - 1 tokens, the same length in "
-        "every group; a hit is valid if its blocks hold the content of exactly that prefix.",
+        "A lookup changes nothing and returns the longest valid hit of at most num_tokens - 1 tokens, the same length "
+        "in every group; a hit is valid if its blocks hold the content of exactly that prefix.",
         keys.lookup_finds_the_longest_valid_hit,
         (LookedUp,),
         needs=_needs("keys"),

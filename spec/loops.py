@@ -1,4 +1,6 @@
-"""The two loops of the specification. The proofs replace them by the induction rule, so no other loop may touch a pool."""
+"""The two loops of the specification. The proofs replace them by the induction rule, so no other loop may touch a
+pool.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar

@@ -1,6 +1,7 @@
 """The block pool: its interface, its tuple backend, and the steps that change one block at a time.
 
-Nothing else in the specification touches a pool, so every backend of `Pool` (tuples here, arrays in the proofs, lists in place in the suite) runs the same source.
+Nothing else in the specification touches a pool, so every backend of `Pool` (tuples here, arrays in the proofs, lists
+in place in the suite) runs the same source.
 """
 
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ NO_BLOCK = -1
 class Pool:
     """Reference counts, keys, the free queue and the index, as tuples.
 
-    `refs` and `keys` are indexed by block id; `queue` holds the free blocks, the one popped next first; `keyed` holds the keyed
-    blocks in the order in which they got their keys, which is the order in which duplicates of one key are offered.
+    `refs` and `keys` are indexed by block id; `queue` holds the free blocks, the one popped next first; `keyed` holds
+    the keyed blocks in the order in which they got their keys, which is the order in which duplicates of one key are
+    offered.
     """
 
     refs: tuple[int, ...]

@@ -1,4 +1,6 @@
-"""What a caller owes: each duty has a name, and a call that neglects one is a `PreconditionError` before anything is done."""
+"""What a caller owes: each duty has a name, and a call that neglects one is a `PreconditionError` before anything is
+done.
+"""
 
 from slotproof.spec.keys import block_key
 from slotproof.spec.lookup import Hit
@@ -14,7 +16,9 @@ PRECONDITIONS: dict[str, str] = {
     "adopt-before-holding": "hit and external tokens are adopted by a request that holds no block",
     "in-flight-is-computed": "tokens in flight are part of the computed tokens",
     "hit-is-whole-blocks": "a hit is a whole number of blocks, the same in every group, and leaves a token to compute",
-    "hit-is-current": "each block of a hit is distinct and still carries the key of its position; what a window does not read may be null",
+    "hit-is-current": (
+        "each block of a hit is distinct and still carries the key of its position; what no window reads may be null"
+    ),
     "commit-is-held": "only tokens that are finalized and held are committed",
     "block-exists": "a block id names a usable block",
 }

@@ -1,4 +1,6 @@
-"""How blocks come back: free at once or deferred, preempt, evict, reset. Order is policy: who is queued where decides who is evicted first."""
+"""How blocks come back: free at once or deferred, preempt, evict, reset. Order is policy: who is queued where decides
+who is evicted first.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -21,8 +23,8 @@ from slotproof.spec.snapshot import Snapshot
 def release_run(pool: Pool, run: Sequence[int], order: FreeOrder) -> Pool:
     """Drop one reference of each block of a run; those that reach 0 are queued as one run (FREE-1).
 
-    Keyless blocks go to the front, the first of the run frontmost; keyed ones to the back, the first of the run first. No block
-    stands in a run twice.
+    Keyless blocks go to the front, the first of the run frontmost; keyed ones to the back, the first of the run first.
+    No block stands in a run twice.
     """
     pool = foreach(run, drop_reference, pool)
     if order == FreeOrder.LRU:
@@ -32,7 +34,9 @@ def release_run(pool: Pool, run: Sequence[int], order: FreeOrder) -> Pool:
 
 
 def free(snapshot: Snapshot, request_id: str) -> Snapshot:
-    """Give back everything a request holds, group after group, tail to head; nothing for one that is untracked (FREE-2)."""
+    """Give back everything a request holds, group after group, tail to head; nothing for one that is untracked
+    (FREE-2).
+    """
     if request_id not in snapshot.holdings:
         return snapshot
     tables = snapshot.holding(request_id).tables

@@ -17,7 +17,9 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """One scheduled step that has not been processed: its tokens, its drafts among them, and whether it samples a token."""
+    """One scheduled step that has not been processed: its tokens, its drafts among them, and whether it samples a
+    token.
+    """
 
     num_tokens: int
     drafts: tuple[int, ...]
@@ -28,8 +30,9 @@ class Flight:
 class Request:
     """One request; immutable, every change is a new value.
 
-    `token_ids` are finalized tokens only, `prefix_keys` the key of each full block of them, `draft_token_ids` what is proposed
-    for the next call. `num_computed_tokens` runs ahead of what is processed by the tokens of `flights`, drafts included.
+    `token_ids` are finalized tokens only, `prefix_keys` the key of each full block of them, `draft_token_ids` what is
+    proposed for the next call. `num_computed_tokens` runs ahead of what is processed by the tokens of `flights`, drafts
+    included.
     """
 
     request_id: str
@@ -55,7 +58,9 @@ class Request:
 
     @property
     def num_uncomputed_tokens(self) -> int:
-        """Tokens that can be scheduled next, drafts apart: finalized, or about to be sampled or drafted by steps in flight."""
+        """Tokens that can be scheduled next, drafts apart: finalized, or about to be sampled or drafted by steps in
+        flight.
+        """
         pending = sum(len(flight.drafts) + flight.samples for flight in self.flights)
         return self.num_tokens + pending - self.num_computed_tokens
 
@@ -86,7 +91,9 @@ def new_request(
 def append_tokens(
     keys: KeyTable, request: Request, tokens: tuple[int, ...], block_size: int
 ) -> tuple[KeyTable, Request]:
-    """Finalize tokens; each block they fill gets the key of the prefix it ends. The salt enters the first block only (ISO-1)."""
+    """Finalize tokens; each block they fill gets the key of the prefix it ends. The salt enters the first block only
+    (ISO-1).
+    """
     token_ids = request.token_ids + tokens
     prefix_keys = request.prefix_keys
     for index in range(len(prefix_keys), len(token_ids) // block_size):
@@ -104,7 +111,8 @@ def propose(request: Request, drafts: tuple[int, ...]) -> Request:
 
 
 def schedule(request: Request, num_adopted: int, num_new: int) -> Request:
-    """The running request after an accepted call: `num_adopted` hit and external tokens, then `num_new` tokens, all drafts last.
+    """The running request after an accepted call: `num_adopted` hit and external tokens, then `num_new` tokens, all
+    drafts last.
 
     The step samples a token when it reaches the end of what is known.
     """
@@ -126,7 +134,9 @@ def await_load(request: Request, num_adopted: int) -> Request:
 def settle(
     keys: KeyTable, request: Request, num_accepted: int, sampled: int, block_size: int
 ) -> tuple[KeyTable, Request]:
-    """Process the oldest step in flight: accepted drafts and the sampled token become final, rejected drafts are uncomputed."""
+    """Process the oldest step in flight: accepted drafts and the sampled token become final, rejected drafts are
+    uncomputed.
+    """
     flight, *later = request.flights
     if not flight.samples:
         return keys, replace(request, flights=tuple(later))

@@ -10,7 +10,9 @@ from slotproof.spec.pool import NULL_BLOCK, Pool
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One request's blocks in one group, in the order of its tokens; the null block stands where a window has moved on."""
+    """One request's blocks in one group, in the order of its tokens; the null block stands where a window has moved
+    on.
+    """
 
     entries: tuple[int, ...] = ()
 

@@ -17,7 +17,9 @@ ALL_FACETS = frozenset({"refs", "keys", "queue", "counters"})
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """`allocate_slots` was called. `answer` holds the new block ids, None a refusal; `never` and `foretold` are None if unsaid."""
+    """`allocate_slots` was called. `answer` holds the new block ids, None a refusal; `never` and `foretold` are None if
+    unsaid.
+    """
 
     call: Call
     answer: tuple[tuple[int, ...], ...] | None
@@ -79,8 +81,9 @@ Event = Allocated | LookedUp | Committed | Freed | Deferred | Returned | Evicted
 
 @dataclass(frozen=True)
 class Transition:
-    """What the laws judge. `facets` says which parts of the snapshots were really seen; `indexed` and `replayed` count, key by key, the
-    blocks that the index offers and those that the events so far say it offers."""
+    """What the laws judge. `facets` says which parts of the snapshots were really seen; `indexed` and `replayed` count,
+    key by key, the blocks that the index offers and those that the events so far say it offers.
+    """
 
     before: Snapshot
     event: Event

@@ -1,0 +1,18 @@
+"""The command line, `slotproof`: one file a command, the rest is what they share."""
+
+
+def main() -> None:
+    """Run the command line; a fault of slotproof's own exits 2, because it says nothing about a target."""
+    import sys
+    import traceback
+
+    from slotproof.conformance.cli.app import app
+
+    try:
+        app()
+    except Exception:
+        traceback.print_exc()
+        sys.exit("slotproof: this is a fault of slotproof itself; please report it with the lines above.")
+
+
+__all__ = ["main"]

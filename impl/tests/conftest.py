@@ -3,6 +3,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from slotproof.impl import Request, RequestStatus, SlotAllocator
 
 

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+
 from slotproof.impl import AllocatorConfig, FullAttention, SlidingWindow
 
 FULL = FullAttention(16)

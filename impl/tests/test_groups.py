@@ -1,4 +1,5 @@
 import pytest
+
 from slotproof.impl import FullAttention, SlidingWindow
 from slotproof.impl.groups import ceil_div
 

@@ -1,6 +1,7 @@
 from itertools import combinations
 
 import pytest
+
 from slotproof.impl.hashing import BlockHasher, ExtraKey
 
 PLAIN = BlockHasher(4, None, ())

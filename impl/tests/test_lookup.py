@@ -1,6 +1,7 @@
 import random
 
 import pytest
+
 from slotproof.impl import FullAttention, SlidingWindow
 from slotproof.impl.groups import Group
 from slotproof.impl.lookup import hit_blocks, longest_hit

@@ -1,4 +1,5 @@
 import pytest
+
 from slotproof.impl import AllocatorConfig, FullAttention, Request
 from slotproof.impl.pool import BlockPool
 

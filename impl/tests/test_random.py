@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+
 from slotproof.impl import AllocatorConfig, FullAttention, Request, RequestStatus, SlidingWindow, SlotAllocator
 from slotproof.impl.groups import Group
 

@@ -1,4 +1,5 @@
 import pytest
+
 from slotproof.impl import Request, RequestStatus
 
 

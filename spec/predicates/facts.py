@@ -208,7 +208,9 @@ class AllocationFacts:
 
     @cached_property
     def popped(self) -> Entries:
-        """Blocks popped, in the order in which that must happen: for external tokens group by group, then for new ones."""
+        """Blocks popped, in the order in which that must happen: for external tokens group by group, then for new
+        ones.
+        """
         spans = zip(self.new, self.adopted_lengths, self.loaded_lengths, strict=True)
         external, new = zip(
             *((entries[start:middle], entries[middle:]) for entries, start, middle in spans), strict=True

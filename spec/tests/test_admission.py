@@ -8,6 +8,7 @@ import pytest
 
 from slotproof.spec import (
     Allocation,
+    FreeOrder,
     FullAttention,
     Hit,
     Reason,
@@ -119,7 +120,7 @@ def test_the_watermark_counts_for_who_enters_while_others_run(
 
     def ask(num_blocks: int) -> Allocation | Refusal:
         request = replace(engine.request("r", range(16 * num_blocks)), status=status)
-        options = {"full_sequence_must_fit": whole, "has_scheduled_reqs": scheduled}
+        options: dict[str, Any] = {"full_sequence_must_fit": whole, "has_scheduled_reqs": scheduled}
         return allocate_slots(engine.snapshot, request, 16 * num_blocks, **options)
 
     assert isinstance(ask(10 - watermark), Allocation)
@@ -180,9 +181,18 @@ def test_a_refused_step_has_given_back_what_the_window_left_behind(engine_of: En
     engine.output("r")
     assert (engine.num_free, engine.tables("r")) == (0, ((1, 2, 3, 4, 5, 6),))
     refusal = engine.ask("r", 320)
-    assert replace(refusal, snapshot=None) == Refusal(Reason.STEP, True, 20, 0, free=4, reserved=0, snapshot=None)
+    assert refusal == Refusal(Reason.STEP, True, 20, 0, free=4, reserved=0, snapshot=engine.snapshot)
     assert engine.tables("r") == ((0, 0, 0, 0, 5, 6),)
     assert engine.queue == (4, 3, 2, 1)
+
+
+def test_a_refusal_of_the_whole_prompt_gives_nothing_back(engine_of: EngineOf) -> None:
+    engine = engine_of(7, SlidingWindow(16, 32))
+    engine.admit("r", range(416), 96)
+    engine.output("r")
+    before = engine.snapshot
+    refusal = engine.ask("r", 16, full_sequence_must_fit=True)
+    assert refusal == Refusal(Reason.WHOLE_PROMPT, True, 20, watermark=0, free=0, reserved=0, snapshot=before)
 
 
 def test_what_is_in_flight_may_still_read_what_the_window_will_leave_behind(engine_of: EngineOf) -> None:
@@ -256,7 +266,7 @@ def test_lookahead_stops_at_the_length_of_the_model(engine_of: EngineOf) -> None
 
 
 def test_more_drafts_pop_more_blocks_and_so_evict_keys(engine_of: EngineOf) -> None:
-    """Real vLLM: 5 usable blocks, an idle prefix of 2 keys: one new token leaves a hit of 32, 20 drafts more leave 16."""
+    """Real vLLM, 5 usable blocks, an idle prefix of 2: one new token leaves a hit of 32, 20 drafts more leave 16."""
     hits = {}
     for drafts in (0, 20):
         engine = engine_of(6, FULL_16)
@@ -313,6 +323,16 @@ def test_drafts_that_become_final_get_their_key_by_commit(engine_of: EngineOf) -
     assert (engine.keyed, engine.counters("r")) == ((1,), (1,))
 
 
+def test_a_commit_of_no_full_block_changes_nothing(engine_of: EngineOf) -> None:
+    engine = engine_of(11, FULL_16)
+    engine.admit("r", range(40))
+    engine.request("untracked", range(40))
+    before = engine.snapshot
+    engine.commit("r", 40)
+    engine.commit("untracked", 0)
+    assert engine.snapshot is before
+
+
 def test_nothing_gets_a_key_with_caching_off(engine_of: EngineOf) -> None:
     engine = engine_of(11, FULL_16, caching=False)
     engine.admit("r", range(40))
@@ -345,16 +365,20 @@ def test_prefill_of_four_requests_that_share_three_blocks(engine_of: EngineOf) -
     ("free_order", "queues", "taken", "left"),
     [
         (
-            "unhashed-first",
+            FreeOrder.UNHASHED_FIRST,
             [(5, 8, 9, 10, 4, 3), (7, 5, 8, 9, 10, 4, 3, 6, 2, 1)],
             (7, 5, 8, 9, 10),
             (4, 6),
         ),
-        ("lru", [(8, 9, 10, 5, 4, 3), (8, 9, 10, 5, 4, 3, 7, 6, 2, 1)], (8, 9, 10, 5, 4), (7, 6)),
+        (FreeOrder.LRU, [(8, 9, 10, 5, 4, 3), (8, 9, 10, 5, 4, 3, 7, 6, 2, 1)], (8, 9, 10, 5, 4), (7, 6)),
     ],
 )
 def test_the_example_of_the_design_document(
-    engine_of: EngineOf, free_order: str, queues: list[tuple[int, ...]], taken: tuple[int, ...], left: tuple[int, ...]
+    engine_of: EngineOf,
+    free_order: FreeOrder,
+    queues: list[tuple[int, ...]],
+    taken: tuple[int, ...],
+    left: tuple[int, ...],
 ) -> None:
     """Block 4: a request of 15 tokens that decodes, one that shares 10 tokens, one that shares 12."""
     engine = engine_of(11, FullAttention(4), free_order=free_order)

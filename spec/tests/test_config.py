@@ -20,10 +20,8 @@ def test_all_groups_have_one_block_size() -> None:
     assert Config(**{**FITTING, "groups": (FullAttention(4), SlidingWindow(4, 8))}).block_size == 4
 
 
-def test_a_free_order_may_be_given_by_its_name() -> None:
-    named: dict[str, Any] = {**FITTING, "free_order": "lru"}
-    assert Config(**FITTING).free_order is FreeOrder.UNHASHED_FIRST
-    assert Config(**named).free_order is FreeOrder.LRU
+def test_keyless_blocks_are_queued_first_unless_another_order_is_asked_for() -> None:
+    assert Config(**FITTING).free_order == FreeOrder.UNHASHED_FIRST
 
 
 @pytest.mark.parametrize(
@@ -50,7 +48,6 @@ def test_a_free_order_may_be_given_by_its_name() -> None:
             "watermark_blocks is -1: it must be at least 0 and less than the 9 usable blocks, "
             "or nothing is ever admitted",
         ),
-        ({"free_order": "fifo"}, "'fifo' is not a valid FreeOrder"),
     ],
     ids=lambda part: next(iter(part)) if isinstance(part, dict) else "",
 )

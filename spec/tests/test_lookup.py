@@ -46,13 +46,14 @@ def test_salt_and_extra_keys_separate_requests(engine_of: EngineOf) -> None:
     engine.request("donor", range(9), cache_salt="s", extra_keys=("lora",))
     engine.ask("donor")
     hits = {}
-    for name, identity in {
+    identities: dict[str, Any] = {
         "equal": {"cache_salt": "s", "extra_keys": ("lora",)},
         "other salt": {"cache_salt": "t", "extra_keys": ("lora",)},
         "no salt": {"extra_keys": ("lora",)},
         "no extra keys": {"cache_salt": "s"},
         "plain": {},
-    }.items():
+    }
+    for name, identity in identities.items():
         engine.request(name, range(9), **identity)
         hits[name] = engine.look_up(name).num_tokens
     assert hits == {"equal": 8, "other salt": 0, "no salt": 0, "no extra keys": 0, "plain": 0}

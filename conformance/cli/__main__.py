@@ -1,0 +1,5 @@
+"""`python -m slotproof.conformance.cli` is `slotproof`."""
+
+from slotproof.conformance.cli import main
+
+main()

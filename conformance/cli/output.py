@@ -1,0 +1,76 @@
+"""What every command prints with: tables and text on standard output, progress and mistakes on standard error."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+
+def new_console() -> Console:
+    """Standard output; what is printed is taken literally, because block lists look like markup."""
+    return Console(markup=False, highlight=False, emoji=False)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """The one object of `--json`."""
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def print_text(console: Console, text: str = "", style: str | None = None) -> None:
+    """Lines as they are, however wide the terminal."""
+    console.print(text, style=style, soft_wrap=True)
+
+
+def warn(message: str) -> None:
+    """A line for the user that is no result."""
+    typer.echo(message, err=True)
+
+
+@contextmanager
+def others_on_stderr() -> Iterator[None]:
+    """What a target prints does not mix with the results."""
+    with redirect_stdout(sys.stderr):
+        yield
+
+
+@contextmanager
+def progress_bar(what: str, steps: int, seconds: float | None) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, nothing elsewhere and in CI; yields what is to be told the steps done.
+
+    It is drawn when told and by no thread, so that worker processes can be forked meanwhile.
+    """
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[done]:,} steps"), TimeElapsedColumn())
+    shown = console.is_terminal and not os.environ.get("CI")
+    started = monotonic()
+    with Progress(*columns, console=console, disable=not shown, auto_refresh=False, transient=True) as progress:
+        task = progress.add_task(what, total=1.0, done=0)
+        progress.refresh()
+
+        def tell(done: int) -> None:
+            spent = (monotonic() - started) / seconds if seconds else 0.0
+            progress.update(task, completed=max(done / steps, min(spent, 1.0)), done=done, refresh=True)
+
+        yield tell
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all.
+
+    Raises:
+        OSError: when it cannot be written; nothing is left behind.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
