@@ -11,13 +11,13 @@ from math import inf
 from typing import Any, Protocol, TypeVar
 
 from slotproof.conformance.adapter import NO_HIT, Hit, Profile
-from slotproof.conformance.reach import Outcome, Reach, cell_of
+from slotproof.conformance.reach import Outcome, Reach, cells_of
 from slotproof.conformance.world import World
 from slotproof.spec.admission import Call
 from slotproof.spec.config import Config
 from slotproof.spec.keys import KeyTable
 from slotproof.spec.lookup import Hit as SpecHit
-from slotproof.spec.lookup import get_computed_blocks, no_hit
+from slotproof.spec.lookup import get_computed_blocks
 from slotproof.spec.pool import NO_KEY
 from slotproof.spec.request import Request, Status, await_load, new_request, propose, schedule, settle, withdraw
 from slotproof.spec.snapshot import Snapshot
@@ -118,10 +118,10 @@ def propose_admit(port: Port, chooser: Chooser) -> Arguments | None:
     if len(port.world.requests) >= 5 or max_tokens(port) < 1:
         return None
     ways = [propose_new_request(port, chooser) for _ in range(chooser.ways)]
-    return min(ways, key=lambda way: times_met(port, request_of(port, way)[1], way))
+    return least_met(port, [(request_of(port, way)[1], way) for way in ways])
 
 
-def propose_new_request(port: Port, chooser: Chooser) -> Arguments:
+def propose_new_request(port: Port, chooser: Chooser) -> dict[str, Any]:
     """A new prompt that may share its beginning with one seen before."""
     prompt = propose_prompt(port, chooser)
     arguments: dict[str, Any] = {"request": name_of(port.world), "prompt": prompt}
@@ -215,22 +215,31 @@ def propose_retry(port: Port, chooser: Chooser) -> Arguments | None:
         request = chooser.pick(waiting)
         chunk = propose_chunk(port, chooser, max(1, request.num_uncomputed_tokens))
         ways.append({"request": request.request_id, **chunk, **propose_pressure(port, chooser, entering=True)})
-    return min(ways, key=lambda way: times_met(port, port.world.requests[way["request"]], way))
+    return least_met(port, [(port.world.requests[way["request"]], way) for way in ways])
 
 
-def times_met(port: Port, request: Request, arguments: Arguments) -> float:
-    """How often, on average, this run has met the situations that these arguments may lead to."""
+def least_met(port: Port, ways: list[tuple[Request, dict[str, Any]]]) -> Arguments:
+    """The arguments whose situation the run has met least."""
+    if len(ways) == 1:
+        return ways[0][1]
     snapshot = port.world.snapshot
-    starts = request.num_computed_tokens == 0
-    hit = get_computed_blocks(snapshot, request) if starts else no_hit(snapshot)
-    call = entering_call(port, request, Hit(hit.num_tokens, hit.blocks), arguments)
-    if call is None:
-        return UNWANTED
-    possible = [Outcome.ACCEPTED, Outcome.STEP, *([Outcome.WHOLE_PROMPT] if call.full_sequence_must_fit else [])]
-    return sum(port.reach[cell_of(snapshot, call, outcome)] for outcome in possible) / len(possible)
+    hits: dict[tuple[int, ...], Hit] = {(): NO_HIT}
 
+    def times_met(request: Request, arguments: Arguments) -> tuple[float, float]:
+        prefix = request.prefix_keys if request.num_computed_tokens == 0 else ()
+        if prefix not in hits:
+            found = get_computed_blocks(snapshot, request)
+            hits[prefix] = Hit(found.num_tokens, found.blocks)
+        call = entering_call(port, request, hits[prefix], arguments)
+        if call is None:
+            return inf, inf
+        cells = cells_of(snapshot, call)
+        asked = [cells[Outcome.ACCEPTED], cells[Outcome.STEP]]
+        asked += [cells[Outcome.WHOLE_PROMPT]] if call.full_sequence_must_fit else []
+        met = [port.reach[cell] for cell in asked]
+        return min(met), sum(met)
 
-UNWANTED = inf
+    return min(ways, key=lambda way: times_met(*way))[1]
 
 
 def run_retry(port: Port, arguments: Arguments) -> None:
@@ -336,10 +345,10 @@ def propose_extend(port: Port, chooser: Chooser) -> Arguments | None:
     if not ready:
         return None
     ways = [propose_next_tokens(port, chooser, chooser.pick(ready)) for _ in range(chooser.ways)]
-    return min(ways, key=lambda way: times_met(port, port.world.requests[way["request"]], way))
+    return least_met(port, [(port.world.requests[way["request"]], way) for way in ways])
 
 
-def propose_next_tokens(port: Port, chooser: Chooser, request: Request) -> Arguments:
+def propose_next_tokens(port: Port, chooser: Chooser, request: Request) -> dict[str, Any]:
     """A chunk, or all that is known and drafts behind it."""
     chunk = propose_chunk(port, chooser, request.num_uncomputed_tokens)
     arguments: dict[str, Any] = {"request": request.request_id, **chunk}
@@ -504,13 +513,13 @@ def run_reset(port: Port, arguments: Arguments) -> None:
 
 VERBS: tuple[Verb, ...] = (
     Verb("admit", "a new request with this prompt asks for its first slots", 20, propose_admit, run_admit),
-    Verb("retry", "a waiting or preempted request asks again", 24, propose_retry, run_retry),
+    Verb("retry", "a waiting or preempted request asks again", 32, propose_retry, run_retry),
     Verb("load", "a waiting request asks for the slots of an asynchronous load", 3, propose_load, run_load),
     Verb("loaded", "a load is done and its blocks may be offered", 4, propose_loaded, run_loaded),
     Verb("extend", "a running request asks for slots for its next tokens", 20, propose_extend, run_extend),
     Verb("output", "the oldest step in flight of a request is processed", 20, propose_output, run_output),
     Verb("free", "a request ends", 8, propose_holder, run_free),
-    Verb("preempt", "a running request loses its blocks and waits", 12, propose_preempt, run_preempt),
+    Verb("preempt", "a running request loses its blocks and waits", 16, propose_preempt, run_preempt),
     Verb("defer", "a request ends, its blocks stay held for now", 3, propose_defer, run_defer),
     Verb("return", "the oldest deferred free gives its blocks back", 3, propose_return, run_return),
     Verb("evict", "keys are taken away from outside", 2, propose_evict, run_evict),

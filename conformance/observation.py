@@ -53,16 +53,17 @@ class Window:
         self._blocks = range(1, config.num_blocks)
         self._names: dict[Hashable, int] = {}
         self._owners: dict[int, Hashable] = {}
-        self.facets = frozenset(
-            facet
-            for facet, call in (
-                ("refs", CountsReferences),
-                ("keys", ShowsKeys),
-                ("queue", ShowsQueue),
-                ("counters", ShowsCounters),
-            )
-            if isinstance(adapter, call)
-        )
+        self._ref_count = adapter.ref_count if isinstance(adapter, CountsReferences) else None
+        self._cached_keys = adapter.cached_keys if isinstance(adapter, ShowsKeys) else None
+        self._free_queue = adapter.free_queue if isinstance(adapter, ShowsQueue) else None
+        self._cached_counts = adapter.cached_counts if isinstance(adapter, ShowsCounters) else None
+        shown = {
+            "refs": self._ref_count,
+            "keys": self._cached_keys,
+            "queue": self._free_queue,
+            "counters": self._cached_counts,
+        }
+        self.facets = frozenset(facet for facet, call in shown.items() if call is not None)
 
     def look(self, requests: Iterable[Request]) -> Seen:
         """Everything the target shows, with the tables of these requests."""
@@ -104,26 +105,24 @@ class Window:
         return count
 
     def _refs(self) -> tuple[int, ...] | None:
-        if not isinstance(self._adapter, CountsReferences):
+        if self._ref_count is None:
             return None
-        ref_count = self._adapter.ref_count
-        return (0, *[ref_count(block - self._shift) for block in self._blocks])
+        return (0, *[self._ref_count(block - self._shift) for block in self._blocks])
 
     def _queue(self) -> tuple[int, ...] | None:
-        if not isinstance(self._adapter, ShowsQueue):
+        if self._free_queue is None:
             return None
-        queue = self._adapter.free_queue()
-        return tuple(queue) if self._shift == 0 else tuple(block + self._shift for block in queue)
+        return tuple([block + self._shift for block in self._free_queue()])
 
     def _keyed(self) -> tuple[tuple[int, Hashable], ...] | None:
-        if not isinstance(self._adapter, ShowsKeys):
+        if self._cached_keys is None:
             return None
-        return tuple((block + self._shift, key) for block, key in self._adapter.cached_keys())
+        return tuple([(block + self._shift, key) for block, key in self._cached_keys()])
 
     def _counters(self, requests: list[Request]) -> dict[str, tuple[int, ...]] | None:
-        if not isinstance(self._adapter, ShowsCounters):
+        if self._cached_counts is None:
             return None
-        return {request.request_id: tuple(self._adapter.cached_counts(request)) for request in requests}
+        return {request.request_id: tuple(self._cached_counts(request)) for request in requests}
 
     def agrees(self, seen: Seen, expected: Snapshot) -> bool:
         """Whether everything seen is exactly what is expected, keys up to their names."""

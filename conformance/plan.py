@@ -8,7 +8,7 @@ from slotproof.conformance.deviations import Deviation
 from slotproof.conformance.settings import Settings
 
 CHUNK_STEPS = 1000
-DEFAULT_STEPS = 201_000
+DEFAULT_STEPS = 240_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,15 +59,15 @@ def infeasible(cell: Cell) -> str | None:
     return None
 
 
-def cell_of(before: Snapshot, call: Call, outcome: Outcome) -> Cell:
-    """The situation of one call."""
+def cells_of(before: Snapshot, call: Call) -> dict[Outcome, Cell]:
+    """The situation of one call, by what may be answered."""
     bs = before.config.block_size
     start = call.num_computed_tokens
     end = slots_needed(start, call.num_new_tokens, call.num_lookahead_tokens, before.config.max_model_len)
     fills = (start // bs + 1) * bs
     boundary = Boundary.INSIDE if end < fills else Boundary.FILLS if end == fills else Boundary.CROSSES
-    lookahead = call.num_lookahead_tokens > 0
-    return Cell(outcome, call.request.status, hit_kind(before, call), lookahead, boundary)
+    situation = call.request.status, hit_kind(before, call), call.num_lookahead_tokens > 0, boundary
+    return {outcome: Cell(outcome, *situation) for outcome in Outcome}
 
 
 def hit_kind(before: Snapshot, call: Call) -> HitKind:

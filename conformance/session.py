@@ -12,7 +12,7 @@ from slotproof.conformance.adapter import NO_HIT, Adapter, Commits, Defers, Evic
 from slotproof.conformance.deviations import Deviation
 from slotproof.conformance.observation import Ids, Seen
 from slotproof.conformance.oracle import ContentOracle
-from slotproof.conformance.reach import Outcome, Reach, cell_of
+from slotproof.conformance.reach import Outcome, Reach, cells_of
 from slotproof.conformance.strictness import laws_for
 from slotproof.conformance.target import Target
 from slotproof.conformance.violation import Violation, answer_of, changes, differences
@@ -216,7 +216,7 @@ class Session:
             outcome = Outcome.ACCEPTED
         else:
             outcome = Outcome.WHOLE_PROMPT if facts.prompt_is_short(facts.watermark) else Outcome.STEP
-        self.reach[cell_of(before, call, outcome)] += 1
+        self.reach[cells_of(before, call)[outcome]] += 1
 
     def _check_trace(self, transition: Transition, trace: object) -> None:
         """A refusal that may change nothing must leave the target's own snapshot as it was."""

@@ -121,7 +121,7 @@ def allocate_slots(
 
 
 def admit(snapshot: Snapshot, call: Call) -> Allocation | Refusal:
-    """`allocate_slots` on its arguments as one value."""
+    """`allocate_slots` on its arguments as one value; touches nothing but the request's own blocks (COMMIT-3)."""
     require_call(
         snapshot,
         call.request,
@@ -241,7 +241,7 @@ def null_entry(index: int, table: Table) -> Table:
 
 
 def step_need(snapshot: Snapshot, call: Call, idle: int) -> int:
-    """Blocks this step takes from the free queue: those popped and the idle hits (COUNT-1)."""
+    """Blocks this step takes from the free queue: those popped and the idle hits (COUNT-1, COUNT-3)."""
     config = snapshot.config
     slots = slots_needed(call.num_computed_tokens, call.num_new_tokens, call.num_lookahead_tokens, config.max_model_len)
     return new_blocks_needed(snapshot, call, [ceil_div(slots, group.block_size) for group in config.groups]) + idle
@@ -330,7 +330,7 @@ def grow_tables(snapshot: Snapshot, request_id: str, tokens: int) -> Snapshot:
 
 
 def pop_into_table(_: int, growth: Growth) -> Growth:
-    """One block from the head of the queue to the end of the table."""
+    """One block from the head of the queue to the end of the table; it is this table's alone (TABLE-2)."""
     pool, block = pop_head(growth.pool)
     return Growth(pool, growth.table.append(block))
 

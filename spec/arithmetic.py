@@ -25,7 +25,9 @@ def slots_needed(computed: int, new: int, lookahead: int, max_model_len: int) ->
 
 
 def tokens_to_cache(computed: int, new: int, num_tokens: int) -> int:
-    """Tokens whose full blocks get keys: what will be computed, but finalized tokens only (HASH-1, HASH-2)."""
+    """Tokens whose full blocks get keys: what will be computed (HASH-2), but finalized tokens only (HASH-1), however
+    many drafts come with them (HASH-3).
+    """
     return imin(computed + new, num_tokens)
 
 
@@ -52,5 +54,5 @@ def blocks_missing(required: int, skipped: int, present: int) -> int:
 
 
 def is_short(needed: int, watermark: int, free: int, reserved: int) -> bool:
-    """Whether a need cannot be met; equality admits (REFUSE-2)."""
+    """Whether a need cannot be met beside watermark and reserve (ADMIT-3); equality admits (REFUSE-2)."""
     return needed + watermark > free - reserved

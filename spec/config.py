@@ -48,6 +48,8 @@ class Config:
             raise ValueError(f"max_model_len is {self.max_model_len}: use 1 or more")
         if self.max_in_flight_tokens < 1:
             raise ValueError(f"max_in_flight_tokens is {self.max_in_flight_tokens}: use 1 or more")
+        if not isinstance(self.free_order, FreeOrder):
+            raise ValueError(f"free_order is {self.free_order!r}: use FreeOrder.UNHASHED_FIRST or FreeOrder.LRU")
         if not 0 <= self.watermark_blocks < self.usable_blocks:
             raise ValueError(
                 f"watermark_blocks is {self.watermark_blocks}: it must be at least 0 and less than the "

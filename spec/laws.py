@@ -8,7 +8,7 @@ numbered from 0.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from slotproof.spec.predicates import admission, keys, pool, release
+from slotproof.spec.predicates import admission, frame, keys, pool, release
 from slotproof.spec.transition import (
     Allocated,
     Committed,
@@ -171,8 +171,9 @@ LAWS: tuple[Law, ...] = (
     ),
     Law(
         "COMMIT-3",
-        "Nothing else changes: other requests' tables, deferred frees, other blocks, other keys.",
-        admission.nothing_else_changes,
+        "Nothing else changes: other requests' tables and counters, deferred frees, other blocks, other keys.",
+        frame.nothing_else_changes,
+        (Allocated, Committed, Freed, Deferred, Returned),
     ),
     Law(
         "HASH-1",

@@ -16,7 +16,7 @@ NO_BLOCK = -1
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Reference counts, keys, the free queue and the index, as tuples.
+    """Reference counts (POOL-2), keys, the free queue (POOL-1) and the index, as tuples.
 
     `refs` and `keys` are indexed by block id; `queue` holds the free blocks, the one popped next first; `keyed` holds
     the keyed blocks in the order in which they got their keys, which is the order in which duplicates of one key are

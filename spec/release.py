@@ -34,8 +34,8 @@ def release_run(pool: Pool, run: Sequence[int], order: FreeOrder) -> Pool:
 
 
 def free(snapshot: Snapshot, request_id: str) -> Snapshot:
-    """Give back everything a request holds, group after group, tail to head; nothing for one that is untracked
-    (FREE-2).
+    """Give back everything a request holds, group after group, tail to head (LEAK-1); nothing for one that is
+    untracked (FREE-2).
     """
     if request_id not in snapshot.holdings:
         return snapshot

@@ -11,8 +11,10 @@ from slotproof.spec.predicates.facts import AllocationFacts
 from slotproof.spec.request import Request
 from slotproof.spec.snapshot import Snapshot
 
-ALL_FACETS = frozenset({"refs", "keys", "queue", "counters"})
+FACETS = ("refs", "keys", "queue", "counters")
 """What an allocator may show of its state besides tables and its number of free blocks."""
+
+ALL_FACETS = frozenset(FACETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class Transition:
         assert isinstance(self.event, Allocated)
         return AllocationFacts(self.before, self.event.call, self.event.answer is not None, self.after)
 
-    def changed(self, parts: Iterable[str] = ("tables", "free", *ALL_FACETS)) -> str | None:
+    def changed(self, parts: Iterable[str] = ("tables", "free", *FACETS)) -> str | None:
         """The first of these parts that was seen to differ between the two snapshots, in words."""
         for part in parts:
             if part in ALL_FACETS and part not in self.facets:

@@ -82,7 +82,8 @@ def test_only_the_command_line_reaches_into_impl_outside_its_target() -> None:
 def test_no_module_is_loaded_under_two_names() -> None:
     code = (
         "import sys, slotproof.conformance.verify, slotproof.conformance.machine, slotproof.conformance.targets.impl\n"
-        "files = [m.__file__ for n, m in list(sys.modules.items()) if getattr(m, '__file__', None) and 'slotproof' in n]\n"
+        "named = [(n, getattr(m, '__file__', None)) for n, m in list(sys.modules.items())]\n"
+        "files = [file for name, file in named if file and 'slotproof' in name]\n"
         "assert len(files) == len(set(files)), files\n"
         "bare = [n for n in sys.modules if n.split('.')[0] in ('spec', 'impl', 'conformance')]\n"
         "assert not bare, bare\n"

@@ -1,4 +1,4 @@
-"""The Hypothesis machine has a rule for each verb, is silent on a sound target and shrinks what it finds on a broken one."""
+"""The Hypothesis machine has a rule for each verb, passes a sound target and shrinks what it finds on a broken one."""
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings

@@ -161,31 +161,6 @@ def blocks_come_from_the_front(t: Transition) -> str | None:
     return f"blocks {lost} lost their keys without being popped" if lost and "keys" in t.facets else None
 
 
-def nothing_else_changes(t: Transition) -> str | None:
-    """COMMIT-3."""
-    facts, name = t.allocation, t.allocation.call.request.request_id
-    before, after = held_tables(t.before), held_tables(t.after)
-    before.pop(name, None)
-    after.pop(name, None)
-    if before != after:
-        return f"tables of other requests changed from {before} to {after}"
-    if t.before.waiting_frees != t.after.waiting_frees:
-        return "deferred frees changed"
-    touched = {*facts.hits, *facts.popped} if facts.accepted else set()
-    touched.update(block for run in facts.released_runs for block in run)
-    mine = {block for entries in facts.new for block in entries}
-    for block in range(1, t.before.config.num_blocks):
-        if block not in touched and t.before.pool.ref(block) != t.after.pool.ref(block):
-            return f"block {block} is none of the call's and went to {t.after.pool.ref(block)} references"
-        if (
-            "keys" in t.facets
-            and block not in touched | mine
-            and t.before.pool.key_of(block) != t.after.pool.key_of(block)
-        ):
-            return f"block {block} is none of the call's and its key changed"
-    return None
-
-
 def window_is_released_exactly(t: Transition) -> str | None:
     """SKIP-1."""
     facts = t.allocation

@@ -59,13 +59,28 @@ def index_offers_what_blocks_carry(t: Transition) -> str | None:
     for block in carrying:
         if pool.block_of(pool.key_of(block)) == NO_BLOCK:
             return f"block {block} carries a key that finds nothing"
-    if isinstance(t.event, Allocated) and t.event.answer is not None:
-        return popped_blocks_lost_their_keys(t)
+    return duplicates_keep_their_order(t) or popped_blocks_lost_their_keys(t)
+
+
+def duplicates_keep_their_order(t: Transition) -> str | None:
+    """The middle of INDEX-1: of the carriers of one key, those that had it before come first, in their old order."""
+    before, after = t.before.pool, t.after.pool
+    if len({after.key_of(block) for block in after.keyed}) == len(after.keyed):
+        return None
+    for key in {after.key_of(block) for block in after.keyed}:
+        carriers = [block for block in after.keyed if after.key_of(block) == key]
+        had_it = [block for block in before.keyed if before.key_of(block) == key and block in carriers]
+        popped = t.allocation.popped if isinstance(t.event, Allocated) else ()
+        kept = [block for block in had_it if block not in popped]
+        if carriers[: len(kept)] != kept:
+            return f"blocks {carriers} are offered in this order for one key; {kept} had it before, in that order"
     return None
 
 
 def popped_blocks_lost_their_keys(t: Transition) -> str | None:
-    """The second half of INDEX-1: what carries its old key after the call was handed out with it."""
+    """The end of INDEX-1: what carries its old key after the call was handed out with it."""
+    if not isinstance(t.event, Allocated) or t.event.answer is None:
+        return None
     for block in t.allocation.popped:
         old = t.before.pool.key_of(block)
         if old != NO_KEY and t.after.pool.key_of(block) == old and not same_prefix_again(t, block):

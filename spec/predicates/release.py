@@ -19,7 +19,16 @@ def freed_blocks_are_queued_in_order(t: Transition) -> str | None:
         return f"request {t.event.request_id} still holds {tables_of(t.after, t.event.request_id)}"
     if "queue" in t.facets and t.after.pool.queue != queue:
         return f"the queue is {t.after.pool.queue}; {queue} is due"
-    return t.changed(("keys",))
+    return deferred_run_is_due(t) or t.changed(("keys",))
+
+
+def deferred_run_is_due(t: Transition) -> str | None:
+    """What a deferred free will give back: all groups as one run, tail to head, last group first."""
+    if not isinstance(t.event, Deferred):
+        return None
+    run = tuple(block for entries in tables_of(t.before, t.event.request_id)[::-1] for block in entries[::-1])
+    due = (*t.before.waiting_frees, run) if run else t.before.waiting_frees
+    return None if t.after.waiting_frees == due else f"deferred frees are {t.after.waiting_frees}; {due} are due"
 
 
 def _runs(t: Transition) -> list[list[int]]:
