@@ -167,6 +167,7 @@ class Window:
             if any(ids) or (seen.counters is not None and any(seen.counters[name]))
         }
         named = [block for ids in seen.tables.values() for entries in ids for block in entries]
+        named += [block for run in before.waiting_frees for block in run]
         refs = seen.refs or tuple(named.count(block) if block else 0 for block in range(config.num_blocks))
         keys, order = self._keys(seen, touched)
         pool = SeenPool(refs, keys, seen.queue or (), order, seen.num_free)

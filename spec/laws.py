@@ -166,7 +166,6 @@ LAWS: tuple[Law, ...] = (
         "Popped blocks come from the front of the queue in order, for external tokens first and group by group; only "
         "they lose keys.",
         admission.blocks_come_from_the_front,
-        answered=True,
         needs=_needs("queue"),
     ),
     Law(

@@ -18,8 +18,8 @@ def refusal_changes_nothing_but_stage_1(t: Transition) -> str | None:
         return f"tables are {held_tables(t.after)}; stage 1 alone leaves {expected}"
     if t.after.pool.num_free() != facts.free:
         return f"{t.after.pool.num_free()} blocks are free; stage 1 alone leaves {facts.free}"
-    if "queue" in t.facets and t.after.pool.queue != facts.released_queue:
-        return f"the queue is {t.after.pool.queue}; stage 1 alone leaves {facts.released_queue}"
+    if "queue" in t.facets and sorted(t.after.pool.queue) != sorted(facts.released_queue):
+        return f"the queue holds {sorted(t.after.pool.queue)}; stage 1 alone leaves {sorted(facts.released_queue)}"
     return t.changed(("keys", "counters"))
 
 
@@ -150,7 +150,7 @@ def blocks_come_from_the_front(t: Transition) -> str | None:
     """COMMIT-2."""
     facts = t.allocation
     if not facts.accepted:
-        return None
+        return refusal_pops_none(t)
     queue = tuple(block for block in facts.released_queue if block not in facts.hits)
     popped = facts.popped
     if popped != queue[: len(popped)]:
@@ -159,6 +159,14 @@ def blocks_come_from_the_front(t: Transition) -> str | None:
         return f"the queue is {t.after.pool.queue}; popping {popped} leaves {queue[len(popped) :]}"
     lost = [block for block in t.before.pool.keyed if t.after.pool.key_of(block) == NO_KEY and block not in popped]
     return f"blocks {lost} lost their keys without being popped" if lost and "keys" in t.facets else None
+
+
+def refusal_pops_none(t: Transition) -> str | None:
+    """The end of COMMIT-2: a refusal leaves the queue as stage 1 does, in order."""
+    facts = t.allocation
+    asked_first = facts.prompt_is_short(facts.watermark)
+    queue = t.before.pool.queue if asked_first else facts.released_queue
+    return None if t.after.pool.queue == queue else f"the queue is {t.after.pool.queue} after a refusal; {queue} is due"
 
 
 def window_is_released_exactly(t: Transition) -> str | None:

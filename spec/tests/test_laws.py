@@ -365,8 +365,14 @@ CASES = [
     Case(
         "REFUSE-1",
         refusal_with_release,
+        pool(queue=(3, 4, 2)),
+        "the queue holds [2, 3, 4]; stage 1 alone leaves [1, 3, 4]",
+    ),
+    Case(
+        "COMMIT-2",
+        refusal_with_release,
         pool(queue=(1, 3, 4)),
-        "the queue is (1, 3, 4); stage 1 alone leaves (3, 4, 1)",
+        "the queue is (1, 3, 4) after a refusal; (3, 4, 1) is due",
     ),
     Case("REFUSE-1", refusal_with_release, pool(queue=(3, 4)), "2 blocks are free; stage 1 alone leaves 3"),
     Case(
