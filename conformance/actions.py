@@ -145,7 +145,9 @@ def propose_prompt(port: Port, chooser: Chooser) -> tuple[int, ...]:
         tokens = chooser.pick(seen).token_ids
         beginning = tokens if chooser.chance(70) else tokens[: chooser.integer(1, len(tokens))]
     more = chooser.integer(0 if beginning else 1, 2 * port.config.block_size + 1)
-    return (beginning + tuple(chooser.integer(1, 2) for _ in range(more)))[: max_tokens(port)]
+    # Most prompts leave room for the tokens and drafts that follow.
+    longest = max_tokens(port) if chooser.chance(40) else -(-2 * max_tokens(port) // 3)
+    return (beginning + tuple(chooser.integer(1, 2) for _ in range(more)))[:longest]
 
 
 def max_tokens(port: Port) -> int:
@@ -352,7 +354,8 @@ def propose_next_tokens(port: Port, chooser: Chooser, request: Request) -> dict[
     """A chunk, or all that is known and drafts behind it."""
     chunk = propose_chunk(port, chooser, request.num_uncomputed_tokens)
     arguments: dict[str, Any] = {"request": request.request_id, **chunk}
-    if not port.profile.one_token_decode and not chunk and chooser.chance(40):
+    reaches_end = chunk.get("new", request.num_uncomputed_tokens) == request.num_uncomputed_tokens
+    if not port.profile.one_token_decode and reaches_end and chooser.chance(65):
         drafts = chooser.integer(1, port.config.block_size + 1)
         arguments["drafts"] = tuple(chooser.integer(1, 2) for _ in range(drafts))
     return {**arguments, **propose_pressure(port, chooser, entering=False)}
@@ -380,7 +383,7 @@ def propose_output(port: Port, chooser: Chooser) -> Arguments | None:
     if not flying:
         return None
     request = chooser.pick(flying)
-    accepted = chooser.integer(0, len(request.flights[0].drafts))
+    accepted = chooser.integer(0, len(request.flights[0].drafts)) if chooser.chance(60) else 0
     arguments: dict[str, Any] = {"request": request.request_id, "accepted": accepted, "token": chooser.integer(1, 2)}
     if port.profile.keys_at == "schedule" and chooser.chance(50):
         arguments["uncommitted"] = True

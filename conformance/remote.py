@@ -389,7 +389,7 @@ class _OptionalCalls(RemoteAdapter):
         return list(self._ask(("cached_counts", request.request_id), request))
 
     def snapshot(self) -> object:
-        return self._ask(("snapshot", None))
+        return _frozen(self._ask(("snapshot", None)))
 
     def take_events(self) -> Sequence[tuple[str, Hashable]]:
         self._ask(("take_events", None))
@@ -501,6 +501,11 @@ def _wire_group(group: Group) -> Message:
             raise SetupError(
                 f"A {type(group).__name__} group cannot be sent to another process; use full or window groups."
             )
+
+
+def _frozen(value: object) -> object:
+    """JSON arrays as tuples, so that a counterexample can say which part differs."""
+    return tuple(_frozen(part) for part in value) if isinstance(value, list) else value
 
 
 def _blocks(rows: Sequence[Any]) -> BlockIds:

@@ -24,8 +24,6 @@ Message = dict[str, Any]
 _HANDLES_KEPT = 4096
 """A hit is used right after its lookup; older handles are dropped."""
 
-_SNAPSHOTS_KEPT = 16
-
 _ENDING_CALLS = frozenset({"free", "defer_free"})
 
 _PARAMETERS = (
@@ -62,8 +60,6 @@ class Server:
         self._requests: dict[str, WireRequest] = {}
         self._handles: dict[int, object] = {}
         self._num_handles = 0
-        self._snapshots: list[tuple[str, object]] = []
-        self._num_snapshots = 0
         self._calls: dict[str, Callable[[Message], Any]] = {
             "hello": self._hello,
             "reset": self._reset,
@@ -87,7 +83,7 @@ class Server:
             "cached_keys": lambda message: [[block, _plain(key)] for block, key in self._adapter.cached_keys()],
             "free_queue": lambda message: list(self._adapter.free_queue()),
             "cached_counts": lambda message: list(self._adapter.cached_counts(self._request(message))),
-            "snapshot": self._snapshot,
+            "snapshot": lambda message: _value(self._adapter.snapshot()),
             "take_events": lambda message: [[verb, _plain(key)] for verb, key in self._adapter.take_events()],
         }
 
@@ -125,7 +121,6 @@ class Server:
     def _reset(self, message: Message) -> None:
         self._requests.clear()
         self._handles.clear()
-        self._snapshots.clear()
         self._adapter.reset(_config(message["config"]))
 
     def _allocate_slots(self, message: Message) -> list[list[int]] | None:
@@ -139,17 +134,6 @@ class Server:
         if len(self._handles) > _HANDLES_KEPT:
             del self._handles[next(iter(self._handles))]
         return {"num_tokens": hit.num_tokens, "blocks": _rows(hit.blocks), "handle": self._num_handles}
-
-    def _snapshot(self, message: Message) -> str:
-        """A name that equal snapshots share, as long as few others lie between them."""
-        snapshot = self._adapter.snapshot()
-        for name, earlier in self._snapshots:
-            if earlier == snapshot:
-                return name
-        self._num_snapshots += 1
-        name = f"state {self._num_snapshots}"
-        self._snapshots = [(name, snapshot), *self._snapshots[: _SNAPSHOTS_KEPT - 1]]
-        return name
 
     def _on_request(self, call: str) -> Callable[[Message], Any]:
         return lambda message: getattr(self._adapter, call)(self._request(message))
@@ -224,6 +208,15 @@ def _rows(blocks: Iterable[Any]) -> list[Any]:
 
 def _plain(key: object) -> str | int:
     return key if isinstance(key, str | int) else repr(key)
+
+
+def _value(value: object) -> object:
+    """A snapshot as JSON that tells apart what the snapshot tells apart."""
+    if isinstance(value, tuple | list):
+        return [_value(part) for part in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    return value if value is None or isinstance(value, str | int) else repr(value)
 
 
 def serve(make_adapter: Callable[[], Adapter], requests: TextIO, replies: TextIO) -> None:

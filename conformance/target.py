@@ -27,7 +27,7 @@ from slotproof.conformance.adapter import (
     Resets,
     Snapshots,
 )
-from slotproof.conformance.errors import AdapterError
+from slotproof.conformance.errors import AdapterError, SetupError
 from slotproof.conformance.observation import Ids, Window
 from slotproof.conformance.violation import Violation
 from slotproof.spec.admission import Call
@@ -57,6 +57,8 @@ class Target:
         self._offers = frozenset(call for call in OPTIONAL_CALLS if isinstance(adapter, call))
         try:
             adapter.reset(config)
+        except SetupError:
+            raise
         except Exception as error:
             raise AdapterError(f"reset raised {type(error).__name__}: {error}") from error
         self.window = Window(adapter, config)
@@ -169,7 +171,7 @@ class Target:
     def _ask(self, law_id: str, call: Callable[[], Answer]) -> Answer:
         try:
             return call()
-        except AdapterError:
+        except SetupError:
             raise
         except Exception as error:
             what = f"the call raised {type(error).__name__}: {error}"

@@ -4,6 +4,7 @@ The walk is cut into chunks that are told apart by the seed alone. Results are t
 finishes first, so the same seed and steps give the same report, and a time limit stops a prefix of the same walk.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -150,9 +151,13 @@ def run_chunk(plan: Plan, chunk: Chunk) -> ChunkResult:
     return result
 
 
-@cache
 def _adapter(target: str) -> Adapter:
-    """One adapter a process."""
+    """One adapter a process: a forked worker must not talk to its parent's child process."""
+    return _adapter_of(os.getpid(), target)
+
+
+@cache
+def _adapter_of(_: int, target: str) -> Adapter:
     return load_target(target)
 
 
