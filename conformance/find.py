@@ -13,8 +13,8 @@ from slotproof.conformance.session import Tally
 from slotproof.conformance.settings import Settings
 from slotproof.conformance.shrink import Shrinker
 
-SHORT_WALKS = 1000
-SHORT_STEPS = 16
+SHORT_WALKS = 300
+SHORT_STEPS = 40
 ENOUGH = 4
 
 

@@ -45,9 +45,11 @@ class Shrinker:
         """Shrink until nothing helps any more."""
         passes: tuple[Callable[[], bool], ...] = (
             self._delete_runs,
+            self._absorb_outputs,
             self._simplify_actions,
             self._simplify_config,
             self._delete_pairs,
+            self._delete_with_fewer_blocks,
         )
         improved = True
         while improved and self._replays < MAX_REPLAYS:
@@ -67,6 +69,15 @@ class Shrinker:
             length //= 2
         return improved
 
+    def _absorb_outputs(self) -> bool:
+        """Try with a sampled token as part of the prompt, without the steps that computed and returned it."""
+        improved = False
+        position = len(self.best.actions) - 1
+        while position >= 0:
+            improved |= self._keep(self.best.config, absorbed(self.best.actions, position))
+            position = min(position - 1, len(self.best.actions) - 1)
+        return improved
+
     def _delete_pairs(self) -> bool:
         """Try without each two actions: an admission and its free often go only together."""
         if len(self.best.actions) > MAX_ACTIONS_FOR_PAIRS:
@@ -75,6 +86,16 @@ class Shrinker:
             kept = [action for index, action in enumerate(self.best.actions) if index not in (first, second)]
             if self._keep(self.best.config, tuple(kept)):
                 return True
+        return False
+
+    def _delete_with_fewer_blocks(self) -> bool:
+        """Try without an action and some blocks: a request may only be there to fill the pool."""
+        for position in range(len(self.best.actions) if len(self.best.actions) <= MAX_ACTIONS_FOR_PAIRS else 0):
+            kept = self.best.actions[:position] + self.best.actions[position + 1 :]
+            for num_blocks in range(self.best.config.num_blocks - 1, max(1, self.best.config.num_blocks - 5), -1):
+                smaller = with_fewer_blocks(self.best.config, num_blocks)
+                if smaller is not None and self._keep(smaller, kept):
+                    return True
         return False
 
     def _simplify_actions(self) -> bool:
@@ -96,7 +117,7 @@ class Shrinker:
 
     def _keep(self, config: Config, actions: tuple[Action, ...]) -> bool:
         """Whether the target still breaks the law on these actions, which then are the best."""
-        if self._replays >= MAX_REPLAYS:
+        if self._replays >= MAX_REPLAYS or (actions == self.best.actions and config == self.best.config):
             return False
         self._replays += 1
         failure = replay(self._adapter, config, actions, law_ids=self._law_ids, deviations=self._deviations)
@@ -104,6 +125,23 @@ class Shrinker:
             return False
         self.best = failure
         return True
+
+
+def absorbed(actions: tuple[Action, ...], position: int) -> tuple[Action, ...]:
+    """The trace without the output at `position` and the request's next call, its token in the prompt; or as it was."""
+    output = actions[position]
+    if output.verb != "output":
+        return actions
+    name = output.arguments["request"]
+    mine = [index for index, action in enumerate(actions) if action.arguments.get("request") == name]
+    call = next((index for index in mine if index > position and actions[index].verb == "extend"), None)
+    longer = tuple(
+        Action("admit", {**action.arguments, "prompt": (*action.arguments["prompt"], output.arguments["token"])})
+        if action.verb == "admit" and index in mine
+        else action
+        for index, action in enumerate(actions)
+    )
+    return tuple(action for index, action in enumerate(longer) if index not in (position, call))
 
 
 def simpler_actions(action: Action) -> Iterator[Action]:
@@ -124,16 +162,18 @@ def simpler_actions(action: Action) -> Iterator[Action]:
 
 def simpler_configs(config: Config) -> Iterator[Config]:
     """Configurations with less of something."""
-    for smaller in (
-        {"num_blocks": config.num_blocks // 2 + 1},
-        {"num_blocks": config.num_blocks - 1},
-        {"watermark_blocks": 0},
-        {"max_model_len": config.max_model_len - 1},
-    ):
-        candidate = {"watermark_blocks": min(config.watermark_blocks, smaller.get("num_blocks", config.num_blocks) - 2)}
-        try:
-            simpler = replace(config, **{**candidate, **smaller})  # type: ignore[arg-type]
-        except ValueError:
-            continue
-        if simpler != config:
-            yield simpler
+    for num_blocks in (config.num_blocks // 2 + 1, config.num_blocks - 1):
+        smaller = with_fewer_blocks(config, num_blocks)
+        if smaller is not None:
+            yield smaller
+    if config.watermark_blocks > 0:
+        yield replace(config, watermark_blocks=0)
+    if config.max_model_len > 1:
+        yield replace(config, max_model_len=config.max_model_len - 1)
+
+
+def with_fewer_blocks(config: Config, num_blocks: int) -> Config | None:
+    """The configuration with a smaller pool, and a watermark that still fits; None if there is none."""
+    if not 2 <= num_blocks < config.num_blocks:
+        return None
+    return replace(config, num_blocks=num_blocks, watermark_blocks=min(config.watermark_blocks, num_blocks - 2))

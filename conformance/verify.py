@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from slotproof.conformance.actions import Action
 from slotproof.conformance.adapter import Adapter, Profile
 from slotproof.conformance.counterexample import narrate
 from slotproof.conformance.deviations import Deviation
@@ -26,15 +27,16 @@ from slotproof.conformance.settings import Settings
 from slotproof.conformance.smoke import smoke_check
 from slotproof.conformance.targets.registry import load_target
 from slotproof.conformance.vector import read_vector
+from slotproof.spec.config import Config
 
 
 @dataclass(slots=True)
 class ChunkResult:
-    """What one piece of the walk gave."""
+    """What one piece of the walk gave; `failing` is the episode that ended in a violation, and its seed."""
 
     steps: int
     tally: Tally
-    found: Found | None = None
+    failing: tuple[Config, tuple[Action, ...], str] | None = None
 
 
 def verify(plan: Plan, on_progress: Callable[[int], None] = lambda _: None) -> Report:
@@ -58,8 +60,8 @@ def verify(plan: Plan, on_progress: Callable[[int], None] = lambda _: None) -> R
         report.steps += result.steps
         report.tally.add(result.tally)
         on_progress(report.steps)
-        if result.found is not None:
-            report.found.append(result.found)
+        if result.failing is not None:
+            report.found.append(worth_showing(adapter, plan, chunk.settings, *result.failing))
             done.add(chunk.settings)
             if plan.fail_fast or len(done) == len(plan.settings):
                 break
@@ -128,7 +130,7 @@ def _results(plan: Plan, started: float) -> Iterator[tuple[Chunk, ChunkResult]]:
 
 
 def run_chunk(plan: Plan, chunk: Chunk) -> ChunkResult:
-    """Walk one chunk; it ends at its first violation, which is shrunk."""
+    """Walk one chunk; it ends at its first violation."""
     adapter = _adapter(plan.target)
     result = ChunkResult(0, Tally.fresh())
     while result.steps < chunk.steps:
@@ -145,10 +147,23 @@ def run_chunk(plan: Plan, chunk: Chunk) -> ChunkResult:
         )
         result.steps += steps if failure is None else len(failure.actions)
         if failure is not None:
-            shortest = shortest_failure(adapter, chunk.settings, failure, seed, plan.law_ids, plan.deviations)
-            result.found = Found.of(narrate(adapter, plan.target, plan.seed, shortest))
+            result.failing = failure.config, failure.actions, seed
             break
     return result
+
+
+def worth_showing(
+    adapter: Adapter, plan: Plan, settings: Settings, config: Config, actions: tuple[Action, ...], seed: str
+) -> Found:
+    """The counterexample for an episode that failed in some process."""
+    failure = replay(adapter, config, actions, law_ids=plan.law_ids, deviations=plan.deviations)
+    if failure is None:
+        raise SetupError(
+            f"the violation that seed {seed} found does not show again on the same calls: "
+            f"{plan.target} does not answer the same way twice, so nothing can be said about it"
+        )
+    shortest = shortest_failure(adapter, settings, failure, seed, plan.law_ids, plan.deviations)
+    return Found.of(narrate(adapter, plan.target, plan.seed, shortest))
 
 
 def _adapter(target: str) -> Adapter:
