@@ -92,19 +92,29 @@ class Action:
     def __str__(self) -> str:
         words = [self.verb]
         for name, value in self.arguments.items():
-            shown = "[" + " ".join(map(str, value)) + "]" if isinstance(value, tuple) else value
+            shown = abridged(value) if isinstance(value, tuple) else value
             words.append(str(value) if name == "request" else f"{name}={shown}")
         return " ".join(words)
 
 
+def abridged(values: tuple[Any, ...]) -> str:
+    """A list in words, its end left out where it is long."""
+    if len(values) > 16:
+        return f"[{' '.join(map(str, values[:4]))} … {len(values)} in all]"
+    return f"[{' '.join(map(str, values))}]"
+
+
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One row of the table. `weight` is how often the driver tries it; `propose` returns None where the world has no
-    use for it.
+    """One row of the table.
+
+    `needs` names the arguments it cannot go without, `weight` is how often the driver tries it; `propose` returns None
+    where the world has no use for it.
     """
 
     name: str
     meaning: str
+    needs: tuple[str, ...]
     weight: int
     propose: Callable[[Port, Chooser], Arguments | None]
     run: Callable[[Port, Arguments], None]
@@ -515,18 +525,41 @@ def run_reset(port: Port, arguments: Arguments) -> None:
 
 
 VERBS: tuple[Verb, ...] = (
-    Verb("admit", "a new request with this prompt asks for its first slots", 20, propose_admit, run_admit),
-    Verb("retry", "a waiting or preempted request asks again", 32, propose_retry, run_retry),
-    Verb("load", "a waiting request asks for the slots of an asynchronous load", 3, propose_load, run_load),
-    Verb("loaded", "a load is done and its blocks may be offered", 4, propose_loaded, run_loaded),
-    Verb("extend", "a running request asks for slots for its next tokens", 20, propose_extend, run_extend),
-    Verb("output", "the oldest step in flight of a request is processed", 20, propose_output, run_output),
-    Verb("free", "a request ends", 8, propose_holder, run_free),
-    Verb("preempt", "a running request loses its blocks and waits", 16, propose_preempt, run_preempt),
-    Verb("defer", "a request ends, its blocks stay held for now", 3, propose_defer, run_defer),
-    Verb("return", "the oldest deferred free gives its blocks back", 3, propose_return, run_return),
-    Verb("evict", "keys are taken away from outside", 2, propose_evict, run_evict),
-    Verb("reset", "the prefix cache is emptied, if nothing is held", 1, propose_reset, run_reset),
+    Verb(
+        "admit",
+        "a new request with this prompt asks for its first slots",
+        ("request", "prompt"),
+        20,
+        propose_admit,
+        run_admit,
+    ),
+    Verb("retry", "a waiting or preempted request asks again", ("request",), 32, propose_retry, run_retry),
+    Verb(
+        "load",
+        "a waiting request asks for the slots of an asynchronous load",
+        ("request", "external"),
+        3,
+        propose_load,
+        run_load,
+    ),
+    Verb("loaded", "a load is done and its blocks may be offered", ("request",), 4, propose_loaded, run_loaded),
+    Verb(
+        "extend", "a running request asks for slots for its next tokens", ("request",), 20, propose_extend, run_extend
+    ),
+    Verb(
+        "output",
+        "the oldest step in flight of a request is processed",
+        ("request", "accepted", "token"),
+        20,
+        propose_output,
+        run_output,
+    ),
+    Verb("free", "a request ends", ("request",), 8, propose_holder, run_free),
+    Verb("preempt", "a running request loses its blocks and waits", ("request",), 16, propose_preempt, run_preempt),
+    Verb("defer", "a request ends, its blocks stay held for now", ("request",), 3, propose_defer, run_defer),
+    Verb("return", "the oldest deferred free gives its blocks back", (), 3, propose_return, run_return),
+    Verb("evict", "keys are taken away from outside", ("blocks",), 2, propose_evict, run_evict),
+    Verb("reset", "the prefix cache is emptied, if nothing is held", (), 1, propose_reset, run_reset),
 )
 
 BY_NAME: dict[str, Verb] = {verb.name: verb for verb in VERBS}

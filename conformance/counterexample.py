@@ -3,6 +3,7 @@ run it again.
 """
 
 import json
+import shlex
 from dataclasses import dataclass
 
 from slotproof.conformance.actions import Action, perform
@@ -11,6 +12,7 @@ from slotproof.conformance.replay import Failure
 from slotproof.conformance.session import Session, Tally
 from slotproof.conformance.vector import Step, Vector, config_as_json
 from slotproof.conformance.violation import Violation, answer_of
+from slotproof.spec.config import Config
 from slotproof.spec.laws import BY_ID
 from slotproof.spec.pool import NO_KEY, NULL_BLOCK
 from slotproof.spec.snapshot import Snapshot
@@ -41,7 +43,7 @@ class Counterexample:
     @property
     def replay_command(self) -> str:
         """One line that shows it again."""
-        return f"slotproof replay {REPLAY_FILE} {self.target}"
+        return f"slotproof replay {REPLAY_FILE} {shlex.quote(self.target)}"
 
     def vector(self) -> Vector:
         """The trace as a vector."""
@@ -76,7 +78,7 @@ class Counterexample:
         also = f" (and {', '.join(law_id for law_id, _ in violation.others)})" if violation.others else ""
         lines = [
             f"{violation.law_id}{also} broken by {self.target} {self.version}, seed {self.seed}",
-            f"  {config_words(self.failure)}" + (f"; {self.ids}" if self.ids else ""),
+            f"  {config_words(self.failure.config)}" + (f"; {self.ids}" if self.ids else ""),
             *(f"  {number}. {call}" for number, call in enumerate(self.calls, start=1)),
             f"  before  {self.before}",
             f"  after   {self.after}",
@@ -116,13 +118,14 @@ def narrate(adapter: Adapter, target: str, seed: int, failure: Failure) -> Count
             if violation.transition is not None:
                 before = violation.transition.before
         after = session.snapshot
-        calls.append(_call_words(action, session.answers, after))
+        calls.append(call_words(action, session.answers, after))
     ids = "block ids are the target's own plus 1" if adapter.profile.null_block is None else ""
     strips = pool_strip(before), pool_strip(after)
     return Counterexample(target, adapter.profile.version, seed, failure, tuple(calls), *strips, ids)
 
 
-def _call_words(action: Action, answers: list[Event], after: Snapshot) -> str:
+def call_words(action: Action, answers: list[Event], after: Snapshot) -> str:
+    """An action and what came of it."""
     words = []
     for event in answers:
         if isinstance(event, LookedUp) and event.hit.num_tokens:
@@ -140,17 +143,15 @@ def _blocks(event: Allocated) -> str:
     return f"{count} block" + ("" if count == 1 else "s")
 
 
-def config_words(failure: Failure) -> str:
-    """The configuration in one line."""
-    fields = config_as_json(failure.config)
-    groups = ",".join(fields["groups"])
-    usable = failure.config.usable_blocks
-    blocks = f"{usable} usable block" + ("" if usable == 1 else "s")
-    words = f"groups {groups}, block size {fields['block_size']}, {blocks}"
-    words += f", max_model_len {fields['max_model_len']}, {fields['free_order']}"
-    if fields["watermark_blocks"]:
-        words += f", watermark {fields['watermark_blocks']}"
-    return words if fields["caching"] else f"{words}, caching off"
+def config_words(config: Config) -> str:
+    """A configuration in one line."""
+    fields = config_as_json(config)
+    blocks = f"{config.usable_blocks} usable block" + ("" if config.usable_blocks == 1 else "s")
+    words = f"groups {','.join(fields['groups'])}, block size {config.block_size}, {blocks}"
+    words += f", max_model_len {config.max_model_len}, {config.free_order.value}"
+    if config.watermark_blocks:
+        words += f", watermark {config.watermark_blocks}"
+    return words if config.caching else f"{words}, caching off"
 
 
 def pool_strip(snapshot: Snapshot) -> str:

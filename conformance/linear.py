@@ -321,6 +321,9 @@ class LinearTable(Table):
             self._version.edited(partial(set_entry, index, NULL_BLOCK)), self._length, self._num_live - 1
         )
 
+    def tail(self, start: int) -> tuple[int, ...]:
+        return tuple(self._version.read()[start:])
+
     def num_live(self) -> int:
         return self._num_live
 

@@ -1,8 +1,9 @@
 """What a target shows of its state, read after every call, and how it becomes a snapshot the laws can judge."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeVar
 
 from slotproof.conformance.adapter import (
     Adapter,
@@ -11,11 +12,14 @@ from slotproof.conformance.adapter import (
     ShowsKeys,
     ShowsQueue,
 )
-from slotproof.conformance.errors import AdapterError
+from slotproof.conformance.errors import AdapterError, SetupError
+from slotproof.conformance.violation import Violation
 from slotproof.spec.config import Config
 from slotproof.spec.pool import NO_KEY, Pool
 from slotproof.spec.request import Request
 from slotproof.spec.snapshot import Holding, Snapshot, Table
+
+Answer = TypeVar("Answer")
 
 Ids = tuple[tuple[int, ...], ...]
 
@@ -66,16 +70,25 @@ class Window:
         self.facets = frozenset(facet for facet, call in shown.items() if call is not None)
 
     def look(self, requests: Iterable[Request]) -> Seen:
-        """Everything the target shows, with the tables of these requests."""
-        adapter, live = self._adapter, list(requests)
+        """Everything the target shows, with the tables of these requests.
+
+        Raises:
+            AdapterError: when one of the calls that only look fails, or shows what cannot be read.
+        """
+        live = list(requests)
+        adapter = self._adapter
         return Seen(
-            self._count(adapter.num_free_blocks(), "num_free_blocks"),
-            {request.request_id: self.ids(adapter.block_table(request), "block_table") for request in live},
-            self._refs(),
-            self._queue(),
-            self._keyed(),
-            self._counters(live),
+            readable("num_free_blocks", lambda: self._count(adapter.num_free_blocks(), "num_free_blocks")),
+            readable("block_table", lambda: {request.request_id: self.table(request) for request in live}),
+            readable("ref_count", self._refs),
+            readable("free_queue", self._queue),
+            readable("cached_keys", self._keyed),
+            readable("cached_counts", lambda: self._counters(live)),
         )
+
+    def table(self, request: Request) -> Ids:
+        """The request's blocks, a group."""
+        return self.ids(self._adapter.block_table(request), "block_table")
 
     def ids(self, blocks: object, call: str) -> Ids:
         """Block ids a group, from whatever sequence of sequences, or flat sequence, an adapter returned."""
@@ -95,8 +108,11 @@ class Window:
         return block - self._shift
 
     def _id(self, block: object, call: str) -> int:
-        if not isinstance(block, int) or not 0 <= block + self._shift < self._config.num_blocks:
-            raise AdapterError(f"{call} returned the block id {block!r}; the pool has no such block")
+        if not isinstance(block, int):
+            raise AdapterError(f"{call} returned {block!r} where a block id is due: return integers")
+        if not 0 <= block + self._shift < self._config.num_blocks:
+            got = f"{call} named block {block}"
+            raise Violation("POOL-4", f"{got}, which the pool does not have", "blocks of the pool", got)
         return block + self._shift
 
     def _count(self, count: object, call: str) -> int:
@@ -117,7 +133,12 @@ class Window:
     def _keyed(self) -> tuple[tuple[int, Hashable], ...] | None:
         if self._cached_keys is None:
             return None
-        return tuple([(block + self._shift, key) for block, key in self._cached_keys()])
+        keyed = tuple([(block + self._shift, key) for block, key in self._cached_keys()])
+        for block, key in keyed:
+            hash(key)
+            if block not in self._blocks:
+                raise ValueError(f"block {self.outside(block)} is not in the pool")
+        return keyed
 
     def _counters(self, requests: list[Request]) -> dict[str, tuple[int, ...]] | None:
         if self._cached_counts is None:
@@ -193,6 +214,19 @@ class Window:
                 self._owners[self._names[opaque]] = opaque
             keys[block] = self._names[opaque]
         return tuple(keys), tuple(block for block, _ in seen.keyed or ())
+
+
+def readable(call: str, read: Callable[[], Answer]) -> Answer:
+    """What a call that only looks shows; it may not fail, whatever the allocator does."""
+    try:
+        return read()
+    except (SetupError, Violation):
+        raise
+    except Exception as error:
+        raise AdapterError(
+            f"{call} cannot be read, {type(error).__name__}: {error}; it only looks, must answer as the protocol says, "
+            "and is asked about every live request, also one that holds nothing"
+        ) from error
 
 
 def _shared_keys(pool: Pool) -> set[int]:

@@ -7,6 +7,7 @@ that; otherwise, and whenever it does not, they judge a snapshot rebuilt from wh
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from slotproof.conformance.adapter import NO_HIT, Adapter, Commits, Defers, Evicts, Hit, LooksUp, Resets, Strictness
 from slotproof.conformance.deviations import Deviation
@@ -286,8 +287,9 @@ class Session:
         self.world = replace(self.world, snapshot=after)
         self.answers.append(event)
         objections = self._objections(transition)
-        if objections or not (agrees or self._selected):
-            self._report(objections, transition, expected, due)
+        unknown = [objection for objection in objections if not self._known(*objection)]
+        if unknown or not (objections or agrees or self._selected):
+            self._report(unknown, transition, expected, due)
         return transition
 
     def _objections(self, transition: Transition) -> list[tuple[str, str]]:
@@ -309,34 +311,30 @@ class Session:
 
     def _report(
         self, objections: list[tuple[str, str]], transition: Transition, expected: Snapshot | None, due: str | None
-    ) -> None:
+    ) -> NoReturn:
         """A violation of the first law that objects; a difference that none objects to goes to the law nearest to
         it.
         """
         if expected is None:
             law_id, objection = objections[0]
-            self._object(law_id, objection, BY_ID[law_id].sentence, objection, tuple(objections[1:]), transition)
-            return
+            raise Violation(law_id, objection, BY_ID[law_id].sentence, objection, tuple(objections[1:]), transition)
         wanted, got = differences(transition.event, due, expected, transition.after)
         unnamed = (nearest_law(transition.event), f"the specification has {wanted}; the target has {got}")
         first, *others = objections or [unnamed]
-        self._object(*first, wanted, got, tuple(others), transition)
+        raise Violation(*first, wanted, got, tuple(others), transition)
 
-    def _object(
-        self,
-        law_id: str,
-        objection: str,
-        expected: str,
-        got: str,
-        others: tuple[tuple[str, str], ...] = (),
-        transition: Transition | None = None,
-    ) -> None:
+    def _object(self, law_id: str, objection: str, expected: str, got: str) -> None:
         """Raise the violation, unless the target is known to deviate so."""
+        if not self._known(law_id, objection):
+            raise Violation(law_id, objection, expected, got)
+
+    def _known(self, law_id: str, objection: str) -> bool:
+        """Whether the objection is a known deviation, which then is counted."""
         for deviation in self._deviations:
             if deviation.covers(law_id, objection):
                 self.tally.deviations[deviation.id] += 1
-                return
-        raise Violation(law_id, objection, expected, got, others, transition)
+                return True
+        return False
 
 
 def nearest_law(event: Event) -> str:

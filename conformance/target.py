@@ -28,7 +28,7 @@ from slotproof.conformance.adapter import (
     Snapshots,
 )
 from slotproof.conformance.errors import AdapterError, SetupError
-from slotproof.conformance.observation import Ids, Window
+from slotproof.conformance.observation import Ids, Window, readable
 from slotproof.conformance.violation import Violation
 from slotproof.spec.admission import Call
 from slotproof.spec.config import Config
@@ -111,7 +111,7 @@ class Target:
 
     def table(self, request: Request) -> Ids:
         """The request's blocks, a group."""
-        return self.window.ids(self.adapter.block_table(request), "block_table")
+        return readable("block_table", lambda: self.window.table(request))
 
     def commit(self, request: Request, num_computed_tokens: int) -> None:
         """Tokens are computed and finalized."""
@@ -145,13 +145,15 @@ class Target:
 
     def trace(self) -> object:
         """The target's own snapshot, None where it has none."""
-        return self._as(Snapshots).snapshot() if self.offers(Snapshots) else None
+        return readable("snapshot", self._as(Snapshots).snapshot) if self.offers(Snapshots) else None
 
     def take_events(self) -> None:
         """Replay the events since the last time: how many blocks are offered under each key."""
         if self.replayed is None:
             return
-        for kind, key in self._as(EmitsEvents).take_events():
+        emits = self._as(EmitsEvents)
+        events = readable("take_events", lambda: [(kind, key) for kind, key in emits.take_events()])
+        for kind, key in events:
             if kind == "cleared":
                 self.replayed.clear()
             elif kind in ("stored", "removed"):

@@ -99,6 +99,12 @@ def parse_vector(text: str, where: str) -> Vector:
         if fields["verb"] not in BY_NAME:
             known = ", ".join(BY_NAME)
             raise SetupError(f"{where} has an action with the unknown verb {fields['verb']!r}; the verbs are {known}")
+        lacking = [name for name in BY_NAME[fields["verb"]].needs if name not in fields]
+        if lacking:
+            place = f"actions/{document['actions'].index(fields)}"
+            raise SetupError(
+                f"{where} is JSON but no slotproof vector: at {place}, {fields['verb']} needs {lacking[0]}"
+            )
     unknown = [law for law in document["laws"] if law not in BY_ID]
     if unknown:
         raise SetupError(f"{where} is tagged with the unknown law {unknown[0]}; `slotproof laws` lists them")

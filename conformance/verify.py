@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -17,7 +18,7 @@ from slotproof.conformance.adapter import Adapter, Profile
 from slotproof.conformance.counterexample import narrate
 from slotproof.conformance.deviations import Deviation
 from slotproof.conformance.driver import EPISODE_STEPS, walk_episode
-from slotproof.conformance.errors import SetupError
+from slotproof.conformance.errors import AdapterError, SetupError
 from slotproof.conformance.find import shortest_failure
 from slotproof.conformance.plan import Chunk, Plan
 from slotproof.conformance.replay import replay
@@ -112,6 +113,16 @@ def _results(plan: Plan, started: float) -> Iterator[tuple[Chunk, ChunkResult]]:
                 return
             yield chunk, run_chunk(plan, chunk)
         return
+    try:
+        yield from _parallel_results(plan, chunks, started)
+    except BrokenProcessPool as error:
+        raise AdapterError(
+            f"the process that {plan.target} ran in died; run it in an environment of its own, "
+            "as NAME@/path/to/python, to see what it printed"
+        ) from error
+
+
+def _parallel_results(plan: Plan, chunks: Iterator[Chunk], started: float) -> Iterator[tuple[Chunk, ChunkResult]]:
     with ProcessPoolExecutor(plan.workers) as pool:
         waiting: list[tuple[Chunk, Future[ChunkResult]]] = []
         try:

@@ -51,6 +51,10 @@ class Call:
         """Tokens that need no computing after this call's adoption: computed, hit and external."""
         return self.request.num_computed_tokens + self.hit.num_tokens + self.num_external_computed_tokens
 
+    def hit_table(self, number: int) -> Table:
+        """The blocks of the hit in one group."""
+        return Table(self.hit.blocks[number])
+
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
@@ -174,7 +178,7 @@ def new_blocks_needed(snapshot: Snapshot, call: Call, required: list[int]) -> in
 
     def add_missing(number: int, total: int) -> int:
         skipped = skipped_blocks(snapshot.config.groups[number], call.num_computed_tokens)
-        present = tables[number].length + len(call.hit.blocks[number])
+        present = tables[number].length + call.hit_table(number).length
         return total + blocks_missing(required[number], skipped, present)
 
     return foreach(range(len(tables)), add_missing, 0)
@@ -184,20 +188,18 @@ def idle_hits(snapshot: Snapshot, call: Call) -> int:
     """Hits that stand in the free queue: taking them uses free blocks up, held ones cost nothing (COUNT-2)."""
 
     def add_if_idle(block: int, total: int) -> int:
-        return total + 1 if snapshot.pool.ref(block) == 0 else total
+        return total + 1 if block != NULL_BLOCK and snapshot.pool.ref(block) == 0 else total
 
-    return foreach(live_hits(snapshot, call), add_if_idle, 0)
+    def add_in_group(number: int, total: int) -> int:
+        return foreach(adopted_table(snapshot, call, number).entries, add_if_idle, total)
+
+    return foreach(range(len(snapshot.config.groups)), add_in_group, 0)
 
 
-def live_hits(snapshot: Snapshot, call: Call) -> list[int]:
-    """The hit blocks that are adopted: those no window skips, of all groups in order."""
-    groups = snapshot.config.groups
-    return [
-        block
-        for group, blocks in zip(groups, call.hit.blocks, strict=True)
-        for block in blocks[skipped_blocks(group, call.num_computed_tokens) :]
-        if block != NULL_BLOCK
-    ]
+def adopted_table(snapshot: Snapshot, call: Call, number: int) -> Table:
+    """The hit as it enters a group's table: null for what the window skips, even past the hit, then the rest."""
+    skipped = skipped_blocks(snapshot.config.groups[number], call.num_computed_tokens)
+    return call.hit_table(number).behind_nulls(skipped)
 
 
 def skipped_blocks(group: Group, settled: int) -> int:
@@ -219,16 +221,17 @@ def release_skipped(snapshot: Snapshot, call: Call) -> Snapshot:
 
 
 def release_head(snapshot: Snapshot, request_id: str, number: int, settled: int) -> Snapshot:
-    """One group's part of stage 1: the skipped entries become null, and their blocks are released last entry first."""
+    """One group's part of stage 1: the skipped entries become null, and their blocks are released last entry first.
+
+    Null entries stand in front of all others, so nothing is left to release where the last skipped entry is null.
+    """
     holding = snapshot.holding(request_id)
     table = holding.tables[number]
     end = imin(skipped_blocks(snapshot.config.groups[number], settled), table.length)
-    run = [table.entry(index) for index in range(end - 1, -1, -1) if table.entry(index) != NULL_BLOCK]
-    if not run:
+    if end == 0 or table.entry(end - 1) == NULL_BLOCK:
         return snapshot
-    nulled = repeat(end, null_entry, table)
-    pool = release_run(snapshot.pool, run, snapshot.config.free_order)
-    tables = with_item(holding.tables, number, nulled)
+    pool = release_run(snapshot.pool, table.head(end).reversed(), snapshot.config.free_order)
+    tables = with_item(holding.tables, number, repeat(end, null_entry, table))
     return snapshot.with_pool(pool).with_holding(request_id, Holding(tables, holding.cached))
 
 
@@ -250,7 +253,7 @@ def step_need(snapshot: Snapshot, call: Call, idle: int) -> int:
 def never_fits(snapshot: Snapshot, call: Call) -> bool:
     """Whether the call is refused even with the pool to itself: nothing else held, reserved or scheduled (REFUSE-3)."""
     released = release_skipped(snapshot, call)
-    idle = len(live_hits(snapshot, call))
+    idle = sum(adopted_table(snapshot, call, number).num_live() for number in range(len(snapshot.config.groups)))
     whole_prompt = whole_prompt_need(snapshot, call, idle)
     if call.full_sequence_must_fit and is_short(whole_prompt, 0, free_if_alone(snapshot, call), 0):
         return True
@@ -291,26 +294,21 @@ def take_blocks(snapshot: Snapshot, call: Call) -> Taken:
     loaded = grow_tables(adopted, request_id, computed if call.num_external_computed_tokens > 0 else 0)
     grown = grow_tables(loaded, request_id, slots)
     before, after = loaded.holding(request_id).tables, grown.holding(request_id).tables
-    new_blocks = tuple(long.entries[short.length :] for short, long in zip(before, after, strict=True))
-    return Taken(grown, new_blocks)
+    return Taken(grown, tuple(long.tail(short.length) for short, long in zip(before, after, strict=True)))
 
 
 def adopt_hits(snapshot: Snapshot, call: Call) -> Snapshot:
     """The request's first entries: null for what its windows skip, then the hits, each with one more reference."""
     if call.hit.num_tokens + call.num_external_computed_tokens == 0:
         return snapshot
-    pool = foreach(live_hits(snapshot, call), pin_block, snapshot.pool)
-    tables = tuple(
-        adopted_table(skipped_blocks(group, call.num_computed_tokens), blocks)
-        for group, blocks in zip(snapshot.config.groups, call.hit.blocks, strict=True)
-    )
-    cached = tuple(table.length for table in tables)
-    return snapshot.with_pool(pool).with_holding(call.request.request_id, Holding(tables, cached))
+    tables = tuple(adopted_table(snapshot, call, number) for number in range(len(snapshot.config.groups)))
 
+    def pin_in_group(table: Table, pool: Pool) -> Pool:
+        return foreach(table.entries, pin_block, pool)
 
-def adopted_table(skipped: int, hit: tuple[int, ...]) -> Table:
-    """`skipped` null entries, which may reach past the hit, then the rest of the hit."""
-    return Table((NULL_BLOCK,) * skipped + hit[skipped:])
+    pool = foreach(tables, pin_in_group, snapshot.pool)
+    holding = Holding(tables, tuple(table.length for table in tables))
+    return snapshot.with_pool(pool).with_holding(call.request.request_id, holding)
 
 
 def grow_tables(snapshot: Snapshot, request_id: str, tokens: int) -> Snapshot:

@@ -2,7 +2,7 @@
 who is evicted first.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from slotproof.spec.config import FreeOrder
@@ -17,20 +17,20 @@ from slotproof.spec.pool import (
 )
 from slotproof.spec.preconditions import require
 from slotproof.spec.request import Request, withdraw
-from slotproof.spec.snapshot import Snapshot
+from slotproof.spec.snapshot import Snapshot, Table
 
 
-def release_run(pool: Pool, run: Sequence[int], order: FreeOrder) -> Pool:
+def release_run(pool: Pool, run: Table, order: FreeOrder) -> Pool:
     """Drop one reference of each block of a run; those that reach 0 are queued as one run (FREE-1).
 
     Keyless blocks go to the front, the first of the run frontmost; keyed ones to the back, the first of the run first.
     No block stands in a run twice.
     """
-    pool = foreach(run, drop_reference, pool)
+    pool = foreach(run.entries, drop_reference, pool)
     if order == FreeOrder.LRU:
-        return foreach(run, enqueue_released, pool)
-    pool = foreach(run, enqueue_keyed, pool)
-    return foreach(run[::-1], enqueue_keyless, pool)
+        return foreach(run.entries, enqueue_released, pool)
+    pool = foreach(run.entries, enqueue_keyed, pool)
+    return foreach(run.reversed().entries, enqueue_keyless, pool)
 
 
 def free(snapshot: Snapshot, request_id: str) -> Snapshot:
@@ -42,7 +42,7 @@ def free(snapshot: Snapshot, request_id: str) -> Snapshot:
     tables = snapshot.holding(request_id).tables
 
     def release_table(number: int, pool: Pool) -> Pool:
-        return release_run(pool, tables[number].tail_to_head(), snapshot.config.free_order)
+        return release_run(pool, tables[number].reversed(), snapshot.config.free_order)
 
     pool = foreach(range(len(tables)), release_table, snapshot.pool)
     return snapshot.with_pool(pool).without_holding(request_id)
@@ -53,7 +53,7 @@ def defer_free(snapshot: Snapshot, request_id: str) -> Snapshot:
     if request_id not in snapshot.holdings:
         return snapshot
     tables = snapshot.holding(request_id).tables
-    run = tuple(block for table in tables[::-1] for block in table.tail_to_head())
+    run = tuple(block for table in tables[::-1] for block in table.reversed().entries)
     return replace(snapshot.without_holding(request_id), waiting_frees=(*snapshot.waiting_frees, run))
 
 
@@ -62,7 +62,7 @@ def return_deferred(snapshot: Snapshot) -> Snapshot:
     if not snapshot.waiting_frees:
         return snapshot
     oldest, *younger = snapshot.waiting_frees
-    pool = release_run(snapshot.pool, oldest, snapshot.config.free_order)
+    pool = release_run(snapshot.pool, Table(oldest), snapshot.config.free_order)
     return replace(snapshot, pool=pool, waiting_frees=tuple(younger))
 
 

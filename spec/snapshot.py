@@ -33,9 +33,21 @@ class Table:
         """The table with the null block at `index`."""
         return Table((*self.entries[:index], NULL_BLOCK, *self.entries[index + 1 :]))
 
-    def tail_to_head(self) -> tuple[int, ...]:
-        """The entries in the order in which they are released (FREE-1)."""
-        return self.entries[::-1]
+    def reversed(self) -> "Table":
+        """The entries from tail to head, the order in which they are released (FREE-1)."""
+        return Table(self.entries[::-1])
+
+    def head(self, end: int) -> "Table":
+        """The entries before `end`."""
+        return Table(self.entries[:end])
+
+    def tail(self, start: int) -> tuple[int, ...]:
+        """The entries from `start` on."""
+        return self.entries[start:]
+
+    def behind_nulls(self, skipped: int) -> "Table":
+        """The table with its first `skipped` entries null, longer if it had fewer."""
+        return Table((NULL_BLOCK,) * skipped + self.entries[skipped:])
 
     def num_live(self) -> int:
         """Entries that name a block, the null block not counted."""

@@ -9,10 +9,11 @@ def main() -> None:
     from slotproof.conformance.cli.app import app
 
     try:
-        app()
+        app(prog_name="slotproof")
     except Exception:
         traceback.print_exc()
-        sys.exit("slotproof: this is a fault of slotproof itself; please report it with the lines above.")
+        print("slotproof: this is a fault of slotproof itself; please report it with the lines above.", file=sys.stderr)
+        sys.exit(2)
 
 
 __all__ = ["main"]

@@ -20,5 +20,7 @@ def _note_json(ctx: typer.Context, as_json: bool) -> bool:
 
 AsJson = Annotated[
     bool,
-    typer.Option("--json", help="Print one JSON object on standard output and nothing else there.", callback=_note_json),
+    typer.Option(
+        "--json", help="Print one JSON object on standard output and nothing else there.", callback=_note_json
+    ),
 ]

@@ -3,20 +3,33 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+WIDTH_OF_LOGS = 100
 
 
 def new_console() -> Console:
     """Standard output; what is printed is taken literally, because block lists look like markup."""
-    return Console(markup=False, highlight=False, emoji=False)
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDTH_OF_LOGS
+    return Console(markup=False, highlight=False, emoji=False, width=width)
+
+
+def new_table(*columns: str, right: Container[str] = ()) -> Table:
+    """A plain table; the columns named in `right` hold numbers."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    for name in columns:
+        table.add_column(name, justify="right" if name in right else "left")
+    return table
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -48,10 +61,23 @@ def progress_bar(what: str, steps: int, seconds: float | None) -> Iterator[Calla
     It is drawn when told and by no thread, so that worker processes can be forked meanwhile.
     """
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[done]:,} steps"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[done]:,} steps"),
+        TimeElapsedColumn(),
+    )
     shown = console.is_terminal and not os.environ.get("CI")
     started = monotonic()
-    with Progress(*columns, console=console, disable=not shown, auto_refresh=False, transient=True) as progress:
+    with Progress(
+        *columns,
+        console=console,
+        disable=not shown,
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        transient=True,
+    ) as progress:
         task = progress.add_task(what, total=1.0, done=0)
         progress.refresh()
 

@@ -234,7 +234,8 @@ def test_an_older_table_keeps_its_entries_and_counts() -> None:
         "other": ((4, 5, 8), 3, 3),
         "again": ((0, 5, 6, 7), 4, 3),
     }
-    assert (nulled.entry(0), long.entry(0), nulled.tail_to_head()) == (0, 4, (7, 6, 5, 0))
+    assert (nulled.entry(0), long.entry(0), nulled.reversed().entries) == (0, 4, (7, 6, 5, 0))
+    assert (nulled.tail(2), long.tail(1), nulled.head(2).entries) == ((6, 7), (5, 6, 7), (0, 5))
 
 
 def test_an_adopted_hit_becomes_a_linear_table() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from slotproof.spec import FreeOrder, FullAttention, Hit, SlidingWindow, Status
+from slotproof.spec import FreeOrder, FullAttention, Hit, SlidingWindow, Status, Table
 from slotproof.spec.pool import Pool
 from slotproof.spec.release import release_run
 
@@ -120,7 +120,7 @@ def test_null_entries_are_released_by_nobody(engine_of: EngineOf) -> None:
 def test_a_run_is_queued_as_one(order: FreeOrder, queue: tuple[int, ...]) -> None:
     """Of the run 4 2 1 block 1 is keyed; block 3 is free already."""
     pool = Pool((0, 1, 1, 0, 1), (-1, 9, -1, -1, -1), (3,), (1,))
-    assert release_run(pool, (4, 2, 1), order) == Pool((0,) * 5, pool.keys, queue, (1,))
+    assert release_run(pool, Table((4, 2, 1)), order) == Pool((0,) * 5, pool.keys, queue, (1,))
 
 
 def test_a_preempted_request_starts_again_and_hits_what_it_left_behind(engine_of: EngineOf) -> None:

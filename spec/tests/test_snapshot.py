@@ -16,7 +16,9 @@ def test_a_table_grows_and_loses_entries_as_a_new_value() -> None:
 
 def test_what_a_table_tells() -> None:
     table = Table((0, 5, 6))
-    assert (table.length, table.entry(1), table.num_live(), table.tail_to_head()) == (3, 5, 2, (6, 5, 0))
+    assert (table.length, table.entry(1), table.num_live(), table.reversed().entries) == (3, 5, 2, (6, 5, 0))
+    assert (table.head(2).entries, table.tail(1)) == ((0, 5), (5, 6))
+    assert (table.behind_nulls(2).entries, table.behind_nulls(4).entries) == ((0, 0, 6), (0, 0, 0, 0))
 
 
 def test_the_empty_snapshot_holds_nothing() -> None:

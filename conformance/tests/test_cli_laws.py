@@ -1,0 +1,32 @@
+"""`slotproof laws`: the only list, with its evidence."""
+
+import json
+
+from typer.testing import CliRunner
+
+from slotproof.conformance.cli.app import app
+from slotproof.spec.laws import LAWS
+
+
+def test_every_law_is_listed_with_its_sentence_and_level() -> None:
+    rows = json.loads(CliRunner().invoke(app, ["laws", "--json"]).stdout)["laws"]
+    assert [(row["id"], row["sentence"]) for row in rows] == [(law.id, law.sentence) for law in LAWS]
+    assert {row["held_from"] for row in rows} == {"safety", "decisions", "counts", "identity"}
+    assert "seed-trace" in next(row for row in rows if row["id"] == "ADMIT-1")["vectors"]
+    shown = CliRunner().invoke(app, ["laws"]).stdout
+    assert [line.split()[0] for line in shown.splitlines() if line.startswith(tuple(law.id for law in LAWS))] == [
+        law.id for law in LAWS
+    ]
+
+
+def test_a_law_is_shown_in_full_by_its_id() -> None:
+    outcome = CliRunner().invoke(app, ["laws", "refuse-1"])
+    assert outcome.exit_code == 0
+    assert outcome.stdout.startswith("REFUSE-1: A stage 0 refusal changes nothing")
+    assert "\n  vector seed-trace\n" in outcome.stdout
+
+
+def test_an_unknown_law_is_named() -> None:
+    outcome = CliRunner().invoke(app, ["laws", "XYZ-1"])
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    assert outcome.stderr == "slotproof: there is no law 'XYZ-1'; `slotproof laws` lists them\n"
