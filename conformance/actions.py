@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, Protocol, TypeVar
 
 from slotproof.conformance.adapter import NO_HIT, Hit, Profile
-from slotproof.conformance.reach import Outcome, Reach, cells_of
+from slotproof.conformance.reach import Cell, HitKind, Outcome, Reach, boundary_of, hit_kind
 from slotproof.conformance.world import World
 from slotproof.spec.admission import Call
 from slotproof.spec.config import Config
@@ -235,23 +235,30 @@ def least_met(port: Port, ways: list[tuple[Request, dict[str, Any]]]) -> Argumen
     if len(ways) == 1:
         return ways[0][1]
     snapshot = port.world.snapshot
-    hits: dict[tuple[int, ...], Hit] = {(): NO_HIT}
+    hits: dict[tuple[int, ...], tuple[Hit, HitKind]] = {(): (NO_HIT, HitKind.NONE)}
 
     def times_met(request: Request, arguments: Arguments) -> tuple[float, float]:
         prefix = request.prefix_keys if request.num_computed_tokens == 0 else ()
         if prefix not in hits:
             found = get_computed_blocks(snapshot, request)
-            hits[prefix] = Hit(found.num_tokens, found.blocks)
-        call = entering_call(port, request, hits[prefix], arguments)
-        if call is None:
+            hits[prefix] = Hit(found.num_tokens, found.blocks), hit_kind(snapshot, found)
+        hit, kind = hits[prefix]
+        external, new = entering_tokens(port, request, hit, arguments)
+        start = request.num_computed_tokens + hit.num_tokens + external
+        if not 0 < new <= port.config.max_model_len - start:
             return inf, inf
-        cells = cells_of(snapshot, call)
-        asked = [cells[Outcome.ACCEPTED], cells[Outcome.STEP]]
-        asked += [cells[Outcome.WHOLE_PROMPT]] if call.full_sequence_must_fit else []
-        met = [port.reach[cell] for cell in asked]
+        lookahead, drafts = arguments.get("lookahead", 0), len(arguments.get("drafts", ()))
+        boundary = boundary_of(port.config, start, new + drafts + lookahead)
+        situation = request.status, kind, lookahead > 0, boundary
+        asked = ASKED_IN_FULL if "whole" in arguments else ASKED_FOR_THIS_STEP
+        met = [port.reach[Cell(outcome, *situation)] for outcome in asked]
         return min(met), sum(met)
 
     return min(ways, key=lambda way: times_met(*way))[1]
+
+
+ASKED_FOR_THIS_STEP = (Outcome.ACCEPTED, Outcome.STEP)
+ASKED_IN_FULL = (*ASKED_FOR_THIS_STEP, Outcome.WHOLE_PROMPT)
 
 
 def run_retry(port: Port, arguments: Arguments) -> None:
@@ -273,12 +280,17 @@ def enter(port: Port, request: Request, arguments: Arguments) -> None:
 
 
 def entering_call(port: Port, request: Request, hit: Hit, arguments: Arguments) -> Call | None:
-    """The call behind an admission; hit and external tokens leave at least one token to compute."""
+    """The call behind an admission."""
+    external, new = entering_tokens(port, request, hit, arguments)
+    return call_of(port, request, hit, new, {**arguments, "external": external})
+
+
+def entering_tokens(port: Port, request: Request, hit: Hit, arguments: Arguments) -> tuple[int, int]:
+    """External and new tokens of an admission; what is not computed here leaves at least one token to compute."""
     remaining = request.num_uncomputed_tokens - hit.num_tokens
     external = min(arguments.get("external", 0), remaining - 1) if request.num_computed_tokens == 0 else 0
     remaining -= external
-    new = min(arguments.get("new", remaining), remaining) if port.profile.chunked_prefill else remaining
-    return call_of(port, request, hit, new, {**arguments, "external": external})
+    return external, min(arguments.get("new", remaining), remaining) if port.profile.chunked_prefill else remaining
 
 
 def call_of(port: Port, request: Request, hit: Hit, new: int, arguments: Arguments) -> Call | None:

@@ -1,12 +1,14 @@
 """The reach table: which situations of `allocate_slots` a run has exercised, and how often."""
 
 from collections import Counter
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
+from typing import NamedTuple
 
 from slotproof.spec.admission import Call, Reason
 from slotproof.spec.arithmetic import slots_needed
+from slotproof.spec.config import Config
+from slotproof.spec.lookup import Hit
 from slotproof.spec.request import Status
 from slotproof.spec.snapshot import Snapshot
 
@@ -36,8 +38,7 @@ class Boundary(StrEnum):
     CROSSES = "crosses"
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """One situation."""
 
     outcome: Outcome
@@ -59,20 +60,25 @@ def infeasible(cell: Cell) -> str | None:
     return None
 
 
-def cells_of(before: Snapshot, call: Call) -> dict[Outcome, Cell]:
-    """The situation of one call, by what may be answered."""
-    bs = before.config.block_size
-    start = call.num_computed_tokens
-    end = slots_needed(start, call.num_new_tokens, call.num_lookahead_tokens, before.config.max_model_len)
-    fills = (start // bs + 1) * bs
-    boundary = Boundary.INSIDE if end < fills else Boundary.FILLS if end == fills else Boundary.CROSSES
-    situation = call.request.status, hit_kind(before, call), call.num_lookahead_tokens > 0, boundary
-    return {outcome: Cell(outcome, *situation) for outcome in Outcome}
+def cell_of(before: Snapshot, call: Call, outcome: Outcome) -> Cell:
+    """The situation of one call."""
+    lookahead = call.num_lookahead_tokens
+    boundary = boundary_of(before.config, call.num_computed_tokens, call.num_new_tokens + lookahead)
+    return Cell(outcome, call.request.status, hit_kind(before, call.hit), lookahead > 0, boundary)
 
 
-def hit_kind(before: Snapshot, call: Call) -> HitKind:
+def boundary_of(config: Config, start: int, num_slots: int) -> Boundary:
+    """Where `num_slots` tokens behind the first `start` ones end."""
+    end = slots_needed(start, num_slots, 0, config.max_model_len)
+    fills = (start // config.block_size + 1) * config.block_size
+    return Boundary.INSIDE if end < fills else Boundary.FILLS if end == fills else Boundary.CROSSES
+
+
+def hit_kind(before: Snapshot, hit: Hit) -> HitKind:
     """Whether the hit's blocks are held by others, idle, or some of each."""
-    idle = {before.pool.ref(block) == 0 for blocks in call.hit.blocks for block in blocks if block}
+    if hit.num_tokens == 0:
+        return HitKind.NONE
+    idle = {before.pool.ref(block) == 0 for blocks in hit.blocks for block in blocks if block}
     if not idle:
         return HitKind.NONE
     return HitKind.MIXED if len(idle) == 2 else HitKind.IDLE if idle.pop() else HitKind.HELD

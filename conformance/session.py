@@ -13,7 +13,7 @@ from slotproof.conformance.adapter import NO_HIT, Adapter, Commits, Defers, Evic
 from slotproof.conformance.deviations import Deviation
 from slotproof.conformance.observation import Ids, Seen
 from slotproof.conformance.oracle import ContentOracle
-from slotproof.conformance.reach import Outcome, Reach, cells_of
+from slotproof.conformance.reach import Outcome, Reach, cell_of
 from slotproof.conformance.strictness import laws_for
 from slotproof.conformance.target import Target
 from slotproof.conformance.violation import Violation, answer_of, changes, differences
@@ -94,11 +94,15 @@ class Session:
         self._deviations = deviations
         self._laws = self._laws_by_event()
 
-    def _laws_by_event(self) -> dict[type[Event], tuple[Law, ...]]:
-        """The laws this target is held to, by the events they speak about."""
+    def _laws_by_event(self) -> dict[tuple[type[Event], bool | None], tuple[Law, ...]]:
+        """The laws this target is held to, by the event and the answer they speak about."""
         facets = self.target.window.facets
         laws = [law for law in laws_for(self.profile) if self._judges(law.id) and law.needs <= facets]
-        return {event: tuple(law for law in laws if event in law.about) for event in ANY}
+        return {
+            (event, answered): tuple(law for law in laws if event in law.about and law.answered in (None, answered))
+            for event in ANY
+            for answered in ((True, False) if event is Allocated else (None,))
+        }
 
     @property
     def snapshot(self) -> Snapshot:
@@ -217,7 +221,7 @@ class Session:
             outcome = Outcome.ACCEPTED
         else:
             outcome = Outcome.WHOLE_PROMPT if facts.prompt_is_short(facts.watermark) else Outcome.STEP
-        self.reach[cells_of(before, call)[outcome]] += 1
+        self.reach[cell_of(before, call, outcome)] += 1
 
     def _check_trace(self, transition: Transition, trace: object) -> None:
         """A refusal that may change nothing must leave the target's own snapshot as it was."""
@@ -284,7 +288,7 @@ class Session:
         else:
             after, agrees = window.rebuild(seen, rebuilt_from or before, touched), expected is None
         transition = Transition(before, event, after, self.world.requests, window.facets, *self._index_and_events(seen))
-        self.world = replace(self.world, snapshot=after)
+        self.world = self.world.with_snapshot(after)
         self.answers.append(event)
         objections = self._objections(transition)
         unknown = [objection for objection in objections if not self._known(*objection)]
@@ -294,9 +298,10 @@ class Session:
 
     def _objections(self, transition: Transition) -> list[tuple[str, str]]:
         """The law and its objection, for every law that objects."""
-        objections = []
-        for law in self._laws[type(transition.event)]:
-            if law.speaks_about(transition):
+        event, objections = transition.event, []
+        answered = event.answer is not None if isinstance(event, Allocated) else None
+        for law in self._laws[type(event), answered]:
+            if law.said is None or law.said(transition):
                 self.tally.checks[law.id] += 1
                 objection = law.objection(transition)
                 if objection is not None:

@@ -1,7 +1,7 @@
 """Both sides of the call: an allocator's snapshot, and the requests of the engine that uses it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from slotproof.spec.config import Config
@@ -25,16 +25,20 @@ class World:
         """A world in which nothing has happened."""
         return cls(empty(config))
 
+    def with_snapshot(self, snapshot: Snapshot) -> "World":
+        """The world with another state of the allocator."""
+        return World(snapshot, self.requests, self.loading, self.ended, self.keys)
+
     def with_request(self, request: Request, keys: KeyTable | None = None) -> "World":
         """The world with a new or changed request."""
         requests = MappingProxyType({**self.requests, request.request_id: request})
-        return replace(self, requests=requests, keys=keys or self.keys)
+        return World(self.snapshot, requests, self.loading, self.ended, keys or self.keys)
 
     def without_request(self, name: str) -> "World":
         """The world after a request ended."""
         requests = {other: request for other, request in self.requests.items() if other != name}
         ended = (*self.ended, self.requests[name])
-        return replace(self, requests=MappingProxyType(requests), loading=self.loading - {name}, ended=ended)
+        return World(self.snapshot, MappingProxyType(requests), self.loading - {name}, ended, self.keys)
 
     def running(self) -> list[Request]:
         """Requests that have been admitted and hold blocks."""

@@ -36,7 +36,7 @@ class Law:
     about: tuple[type[Event], ...] = (Allocated,)
     answered: bool | None = None
     """True: speaks about accepted calls only; False: about refused ones; None: about both."""
-    said: Callable[[Transition], bool] = lambda _: True
+    said: Callable[[Transition], bool] | None = None
     """Whether what it speaks about was said at all, for answers that an allocator need not give."""
     needs: frozenset[str] = frozenset()
     """The facets of a snapshot without which the predicate sees nothing; see `transition.ALL_FACETS`."""
@@ -44,7 +44,9 @@ class Law:
     def speaks_about(self, transition: Transition) -> bool:
         """Whether this kind of step, seen with these facets, is the law's business."""
         event = transition.event
-        if not isinstance(event, self.about) or not self.needs <= transition.facets or not self.said(transition):
+        if not isinstance(event, self.about) or not self.needs <= transition.facets:
+            return False
+        if self.said is not None and not self.said(transition):
             return False
         return self.answered is None or not isinstance(event, Allocated) or self.answered == (event.answer is not None)
 

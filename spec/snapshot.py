@@ -80,7 +80,7 @@ class Snapshot:
 
     def with_pool(self, pool: Pool) -> "Snapshot":
         """The snapshot with another pool; itself if the pool is the same."""
-        return self if pool is self.pool else replace(self, pool=pool)
+        return self if pool is self.pool else Snapshot(self.config, pool, self.holdings, self.waiting_frees)
 
     def with_holding(self, request_id: str, holding: Holding) -> "Snapshot":
         """The snapshot in which the request holds this."""
