@@ -1,7 +1,8 @@
 """Everything an allocator knows, as one immutable value."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 
 from slotproof.spec.config import Config
@@ -80,16 +81,17 @@ class Snapshot:
 
     def with_pool(self, pool: Pool) -> "Snapshot":
         """The snapshot with another pool; itself if the pool is the same."""
-        return self if pool is self.pool else Snapshot(self.config, pool, self.holdings, self.waiting_frees)
+        return self if pool is self.pool else type(self)(self.config, pool, self.holdings, self.waiting_frees)
 
     def with_holding(self, request_id: str, holding: Holding) -> "Snapshot":
         """The snapshot in which the request holds this."""
-        return replace(self, holdings=MappingProxyType({**self.holdings, request_id: holding}))
+        holdings = MappingProxyType({**self.holdings, request_id: holding})
+        return type(self)(self.config, self.pool, holdings, self.waiting_frees)
 
     def without_holding(self, request_id: str) -> "Snapshot":
         """The snapshot in which the request is untracked."""
         others = {name: holding for name, holding in self.holdings.items() if name != request_id}
-        return replace(self, holdings=MappingProxyType(others))
+        return type(self)(self.config, self.pool, MappingProxyType(others), self.waiting_frees)
 
     def key(self) -> Hashable:
         """The canonical form: equal for equal snapshots of one configuration, and hashable."""
@@ -102,6 +104,7 @@ class Snapshot:
         return 1.0 - self.pool.num_free() / self.config.usable_blocks
 
 
+@cache
 def nothing_held(num_groups: int) -> Holding:
     """The holding of an untracked request."""
     return Holding((Table(),) * num_groups, (0,) * num_groups)
