@@ -1,0 +1,276 @@
+"""Faults planted in copies of the production allocator, each by changing a line or two of its source.
+
+A copy is written to a folder and imported under a name of its own, so it stays a true copy when the allocator changes;
+a line that is no longer there exactly once is an error.
+"""
+
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import slotproof.impl
+from slotproof.conformance.adapter import Adapter
+from slotproof.conformance.targets import impl as adapter_module
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Lines of one file of the allocator, and what stands there instead."""
+
+    file: str
+    lines: str
+    faulty: str
+
+    def applied_to(self, source: str) -> str:
+        """The source with the fault.
+
+        Raises:
+            LookupError: when the lines are not there exactly once.
+        """
+        times = source.count(self.lines)
+        if times != 1:
+            raise LookupError(f"{self.file} has these lines {times} times, not once; adapt the fault:\n{self.lines}")
+        return source.replace(self.lines, self.faulty)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault, and the law whose business it is."""
+
+    name: str
+    law: str
+    edits: tuple[Edit, ...]
+
+
+def plant(fault: Fault, folder: Path) -> Adapter:
+    """The adapter of a copy of the allocator, in `folder`, that has the fault.
+
+    Raises:
+        LookupError: when the lines to change are not there exactly once.
+    """
+    package = "faulty_" + "".join(letter if letter.isalnum() else "_" for letter in fault.name)
+    sources = {
+        path.name: path.read_text(encoding="utf-8") for path in Path(slotproof.impl.__file__).parent.glob("*.py")
+    }
+    for edit in fault.edits:
+        if edit.file not in sources:
+            raise LookupError(f"no file {edit.file} in the allocator; adapt the fault {fault.name}")
+        sources[edit.file] = edit.applied_to(sources[edit.file])
+    sources["adapter.py"] = Path(adapter_module.__file__).read_text(encoding="utf-8")
+    copy = folder / package
+    copy.mkdir()
+    for name, source in sources.items():
+        (copy / name).write_text(source.replace("slotproof.impl", package), encoding="utf-8")
+    _load(package, copy / "__init__.py")
+    made: Adapter = _load(f"{package}.adapter", copy / "adapter.py").ImplAdapter()
+    return made
+
+
+def _load(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=[str(path.parent)])
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        "idle hits are not counted",
+        "REFUSE-2",
+        (
+            Edit(
+                "allocator.py",
+                "            count += [refs[block] for block in found[skipped:]].count(0)\n",
+                "",
+            ),
+        ),
+    ),
+    Fault(
+        "the watermark counts for running requests",
+        "ADMIT-2",
+        (
+            Edit(
+                "allocator.py",
+                "has_scheduled_reqs and request.status is not _RUNNING else 0\n        queue =",
+                "has_scheduled_reqs else 0\n        queue =",
+            ),
+        ),
+    ),
+    Fault(
+        "keyless blocks are freed to the back",
+        "FREE-1",
+        (Edit("pool.py", "            self.queue.push_front(front)\n", "            self.queue.push_back(front)\n"),),
+    ),
+    Fault(
+        "draft tokens are hashed",
+        "HASH-1",
+        (
+            Edit(
+                "allocator.py",
+                "full = min(num_tokens, request.num_tokens) // self._block_size",
+                "full = num_tokens // self._block_size",
+            ),
+            Edit(
+                "pool.py",
+                "hashes, add = request.block_hashes, self.index.add",
+                'hashes, add = [*request.block_hashes, *[b"draft"] * end], self.index.add',
+            ),
+        ),
+    ),
+    Fault(
+        "a popped block keeps its hash",
+        "INDEX-1",
+        (Edit("pool.py", "            if hash_of[block] is not None:\n                self.drop_key(block)\n", ""),),
+    ),
+    Fault(
+        "a touched block stays in the queue",
+        "POOL-1",
+        (Edit("pool.py", "        self.queue.remove([block for block in blocks if refs[block] == 0])\n", ""),),
+    ),
+    Fault(
+        "lookahead reaches past the model's length",
+        "TABLE-1",
+        (
+            Edit(
+                "allocator.py",
+                "        # Stage 2\n"
+                "        slots = min(total + num_new_tokens + num_lookahead_tokens, self._config.max_model_len)\n",
+                "        slots = total + num_new_tokens + num_lookahead_tokens\n",
+            ),
+        ),
+    ),
+    Fault(
+        "stage 0 looks at the chunk only",
+        "ADMIT-1",
+        (
+            Edit(
+                "allocator.py",
+                "if full_sequence_must_fit and self._count_sequence(request, tables, hit, total) + watermark > queue",
+                "chunk = self._count(tables, total + num_new_tokens, hit, total)\n"
+                "        if full_sequence_must_fit and chunk + watermark > queue",
+            ),
+        ),
+    ),
+    Fault(
+        "reserved blocks are ignored",
+        "ADMIT-3",
+        (Edit("allocator.py", "watermark > queue.count - reserved_blocks:", "watermark > queue.count:"),),
+    ),
+    Fault(
+        "the cached count survives a preemption",
+        "HASH-2",
+        (
+            Edit(
+                "allocator.py",
+                "        self.free(request)\n        request.status",
+                '        self._tables["was " + request.request_id] = self._tables[request.request_id]\n'
+                "        self.free(request)\n        request.status",
+            ),
+            Edit(
+                "allocator.py",
+                "        if not total:\n            return tables\n",
+                '        if "was " + request_id in self._tables:\n'
+                '            tables.cached = self._tables.pop("was " + request_id).cached\n'
+                "        if not total:\n            return tables\n",
+            ),
+        ),
+    ),
+    Fault(
+        "lookahead is dropped on a block boundary",
+        "TABLE-1",
+        (
+            Edit(
+                "allocator.py",
+                "        # Stage 2\n",
+                "        if (total + num_new_tokens) % self._block_size == 0:\n            num_lookahead_tokens = 0\n",
+            ),
+        ),
+    ),
+    Fault(
+        "hits are touched before the check",
+        "REFUSE-1",
+        (
+            Edit(
+                "allocator.py",
+                "        if self._count(tables, slots, hit, total) + watermark > queue.count - reserved_blocks:\n",
+                "        short = self._count(tables, slots, hit, total) + watermark > queue.count - reserved_blocks\n"
+                "        for group, found in zip(self._groups, hit):\n"
+                "            self._pool.touch(found[group.skipped_blocks(total) :])\n"
+                "        if short:\n",
+            ),
+            Edit("allocator.py", "            self._pool.touch(kept)\n", ""),
+        ),
+    ),
+)
+"""The twelve faults that a suite for this call has to find."""
+
+SEEN_IN_THE_WILD: tuple[Fault, ...] = (
+    Fault(
+        "the hash ignores a block's last token",
+        "LOOKUP-1",
+        (
+            Edit(
+                "request.py",
+                "self._hasher.digest(parent, self.token_ids[start : start + size])",
+                "self._hasher.digest(parent, [*self.token_ids[start : start + size - 1], 0])",
+            ),
+        ),
+    ),
+    Fault(
+        "the hash entry of a reused block is never dropped",
+        "LOOKUP-1",
+        (
+            Edit("prefix_index.py", '"_first", "group_of"', '"_first", "_stale", "group_of"'),
+            Edit(
+                "prefix_index.py",
+                "        self._after = list(range(num_blocks))\n",
+                "        self._after = list(range(num_blocks))\n        self._stale = {}\n",
+            ),
+            Edit(
+                "prefix_index.py",
+                "return self._first[group].get(block_hash, NULL_BLOCK)",
+                "return self._first[group].get(block_hash) or self._stale.get((group, block_hash), NULL_BLOCK)",
+            ),
+            Edit(
+                "prefix_index.py",
+                "            del first[block_hash]\n",
+                "            del first[block_hash]\n"
+                "            self._stale[self.group_of[block], block_hash] = block\n",
+            ),
+        ),
+    ),
+    Fault(
+        "a second free queues the blocks again",
+        "FREE-2",
+        (
+            Edit(
+                "allocator.py",
+                "            for table in tables.blocks:\n                self._pool.release(reversed(table))\n",
+                "            for table in tables.blocks:\n                self._pool.release(reversed(table))\n"
+                '            self._tables["was " + request.request_id] = tables\n'
+                '        elif "was " + request.request_id in self._tables:\n'
+                '            for table in self._tables["was " + request.request_id].blocks:\n'
+                "                self._pool.queue.push_back([block for block in table if block])\n",
+            ),
+        ),
+    ),
+    Fault(
+        "a refusal counts the tokens it did not give",
+        "REFUSE-1",
+        (
+            Edit(
+                "allocator.py",
+                "watermark > queue.count - reserved_blocks:\n            return None\n",
+                "watermark > queue.count - reserved_blocks:\n"
+                "            if tables is not None and tables.cached is not None:\n"
+                "                tables.cached = [count + 1 for count in tables.cached]\n"
+                "            return None\n",
+            ),
+        ),
+    ),
+)
+"""Four more that real allocators have had."""
