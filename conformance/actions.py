@@ -182,7 +182,8 @@ def propose_pressure(port: Port, chooser: Chooser, *, entering: bool) -> Argumen
     if chooser.chance(50):
         pressure["whole"] = True
     if chooser.chance(30):
-        pressure["reserved"] = chooser.integer(1, port.world.snapshot.pool.num_free() + 1)
+        more_than_free = port.world.snapshot.pool.num_free() + 1
+        pressure["reserved"] = more_than_free if chooser.chance(30) else chooser.integer(1, more_than_free)
     if entering and chooser.chance(30):
         pressure["alone"] = True
     if entering and chooser.chance(10):

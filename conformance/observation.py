@@ -123,7 +123,10 @@ class Window:
     def _refs(self) -> tuple[int, ...] | None:
         if self._ref_count is None:
             return None
-        return (0, *[self._ref_count(block - self._shift) for block in self._blocks])
+        refs = [self._ref_count(block - self._shift) for block in self._blocks]
+        if not all(isinstance(ref, int) for ref in refs):
+            raise TypeError(f"{refs} are not all numbers")
+        return (0, *refs)
 
     def _queue(self) -> tuple[int, ...] | None:
         if self._free_queue is None:

@@ -145,7 +145,11 @@ def config_as_json(config: Config) -> dict[str, Any]:
 
 def config_from_json(fields: Mapping[str, Any]) -> Config:
     """The configuration of a vector; what it leaves out is as unrestrictive as can be."""
-    groups = make_groups(parse_groups(",".join(fields["groups"])), fields["block_size"], window=2)
+    kinds = [parse_groups(text) for text in fields["groups"]]
+    for text, parsed in zip(fields["groups"], kinds, strict=True):
+        if len(parsed) > 1 or (parsed[0][0] == "window" and parsed[0][1] is None):
+            raise SetupError(f"{text!r} is no group of a vector; write full, or window:W with W tokens, one a string")
+    groups = make_groups(tuple(kind for (kind,) in kinds), fields["block_size"], window=2)
     longest = fields.get("max_model_len", fields["num_blocks"] * fields["block_size"])
     return Config(
         fields["num_blocks"],
@@ -181,6 +185,8 @@ def run_vector(adapter: Adapter, vector: Vector, tally: Tally | None = None) -> 
         perform(session, step.action)
         if adapter.profile.strictness == Strictness.IDENTITY:
             for name, due in step.expect.items():
+                if name == "answer" and not any(isinstance(event, Allocated) for event in session.answers):
+                    raise Mismatch(f"{vector.name}, call {number} ({step.action}): it asked for nothing")
                 got = OBSERVED[name](session, due)
                 if got != due:
                     raise Mismatch(f"{vector.name}, call {number} ({step.action}): {name} is {got}, expected {due}")
@@ -212,6 +218,11 @@ def _tables(session: Session, name: str) -> list[list[int]]:
     return [list(table.entries) for table in session.snapshot.holding(name).tables]
 
 
+def _refs(session: Session, blocks: Mapping[str, int]) -> dict[str, int | str]:
+    pool = session.snapshot.pool
+    return {block: pool.ref(int(block)) if int(block) < pool.num_blocks else "no block of the pool" for block in blocks}
+
+
 OBSERVED: dict[str, Callable[[Session, Any], Any]] = {
     "answer": lambda session, _: _answer(session),
     "num_new": lambda session, _: sum(len(blocks) for blocks in _answer(session) or []),
@@ -223,7 +234,7 @@ OBSERVED: dict[str, Callable[[Session, Any], Any]] = {
     "keyed": lambda session, _: [block for block, key in enumerate(session.snapshot.pool.keys) if key != NO_KEY],
     "tables": lambda session, due: {name: _tables(session, name) for name in due},
     "table_length": lambda session, due: {name: len(_tables(session, name)[0]) for name in due},
-    "refs": lambda session, due: {block: session.snapshot.pool.ref(int(block)) for block in due},
+    "refs": lambda session, due: _refs(session, due),
     "succeeded": lambda session, _: any(event.succeeded for event in session.answers if isinstance(event, Reset)),
 }
 """What a vector can expect, by name, and how it is read off a session."""

@@ -46,7 +46,9 @@ def differences(event: Event, due_answer: str | None, expected: Snapshot, after:
     if due_answer is not None and due_answer != got_answer:
         return due_answer, got_answer
     for part, due, got in zip(
-        ("tables", "free blocks", "references", "queue", "keys"), *map(_parts, (expected, after)), strict=True
+        ("tables", "free blocks", "references", "queue", "keys", "cached counters"),
+        *map(_parts, (expected, after)),
+        strict=True,
     ):
         if due != got:
             return f"{part} {due}", f"{part} {got}"
@@ -56,7 +58,8 @@ def differences(event: Event, due_answer: str | None, expected: Snapshot, after:
 def _parts(snapshot: Snapshot) -> tuple[object, ...]:
     pool = snapshot.pool
     keyed = {block: key for block, key in enumerate(pool.keys) if key != NO_KEY}
-    return held_tables(snapshot), pool.num_free(), pool.refs[1:], pool.queue, keyed
+    counters = {name: holding.cached for name, holding in snapshot.holdings.items()}
+    return held_tables(snapshot), pool.num_free(), pool.refs[1:], pool.queue, keyed, counters
 
 
 def changes(before: object, after: object) -> list[str]:

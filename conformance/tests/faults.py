@@ -80,7 +80,7 @@ def _load(name: str, path: Path) -> ModuleType:
 FAULTS: tuple[Fault, ...] = (
     Fault(
         "idle hits are not counted",
-        "REFUSE-2",
+        "COUNT-2",
         (
             Edit(
                 "allocator.py",

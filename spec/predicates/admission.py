@@ -106,8 +106,11 @@ def what_is_counted_is_taken(t: Transition) -> str | None:
 
 
 def idle_hits_are_charged(t: Transition) -> str | None:
-    """COUNT-2."""
-    facts = t.allocation
+    """COUNT-2: of an accepted call by what left the queue; where the idle hits alone decide, by the answer."""
+    facts, watermark = t.allocation, t.allocation.watermark
+    short = facts.prompt_is_short(watermark) or facts.step_is_short(watermark)
+    if facts.accepted and short and not facts.is_short_without_idle_hits():
+        return f"accepted although the {facts.num_idle} idle hits make it short; {inequalities(facts)}"
     if not facts.accepted:
         return None
     charged = facts.free - t.after.pool.num_free() - len(facts.popped)

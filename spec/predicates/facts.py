@@ -192,6 +192,12 @@ class AllocationFacts:
         """The stage 2 inequality."""
         return self.step_missing + self.num_idle + watermark > self.free - self.call.reserved_blocks
 
+    def is_short_without_idle_hits(self) -> bool:
+        """Whether the call would be short if idle hits cost nothing."""
+        wanted = self.call.full_sequence_must_fit
+        prompt = wanted and self.prompt_missing + self.watermark > self.before.pool.num_free()
+        return prompt or self.step_missing + self.watermark > self.free - self.call.reserved_blocks
+
     @cached_property
     def adopted_lengths(self) -> list[int]:
         """The table lengths, a group, before anything is popped."""
