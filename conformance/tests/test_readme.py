@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+from slotproof.conformance.plan import DEFAULT_STEPS
+from slotproof.spec.laws import LAWS
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:
@@ -77,3 +82,14 @@ def test_the_gates_settings_are_taken(tutorial: Path) -> None:
     done = slotproof("verify", "--json", folder=tutorial)
     assert done.returncode == 1, done.stderr
     assert '"my_adapter:ToyAdapter"' in done.stdout
+
+
+def test_the_pages_count_the_laws_and_name_vectors_and_files_that_exist() -> None:
+    assert f"against {len(LAWS)} laws" in README
+    assert f"walks {DEFAULT_STEPS:,} steps" in README
+    lessons = ARCHITECTURE.split("## What real vLLM taught us")[1].split("## How to add")[0]
+    vectors = set(re.findall(r"\(`([a-z0-9-]+)`\)", lessons))
+    assert len(vectors) >= 6
+    assert vectors <= {vector_file.stem for vector_file in (ROOT / "conformance" / "vectors").glob("*.json")}
+    files = re.findall(r"`((?:spec|impl|conformance|\.ci)/[\w./-]+\w)`", README + ARCHITECTURE)
+    assert [name for name in files if not (ROOT / name).exists()] == []
