@@ -6,5 +6,5 @@ Here the bare names are given to the packages as they are installed; nothing but
 import importlib
 import sys
 
-for room in ("spec", "impl", "conformance"):
+for room in ("spec", "impl", "conformance", "proofs"):
     sys.modules.setdefault(room, importlib.import_module(f"slotproof.{room}"))

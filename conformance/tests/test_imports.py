@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[2]
 ALLOWED = {
     "spec": {"spec"},
     "impl": {"impl"},
-    "conformance": {"conformance", "spec", "impl"},
+    "conformance": {"conformance", "spec", "impl", "proofs"},
+    "proofs": {"proofs", "spec"},
 }
 """Which rooms the library code of a room may import."""
 
@@ -70,13 +71,16 @@ def test_what_runs_in_another_environment_imports_nothing_that_may_be_missing_th
     assert inside <= light | {"slotproof.conformance.targets.registry"}
 
 
-def test_only_the_command_line_reaches_into_impl_outside_its_target() -> None:
+def test_only_one_target_reaches_into_impl_and_only_the_command_line_into_the_proofs() -> None:
     reaching = {
-        str(path.relative_to(ROOT))
-        for path in library_files("conformance")
-        if "impl" in rooms(imported_modules(path)) and "cli" not in path.parts
+        room: {
+            str(path.relative_to(ROOT))
+            for path in library_files("conformance")
+            if room in rooms(imported_modules(path))
+        }
+        for room in ("impl", "proofs")
     }
-    assert reaching == {"conformance/targets/impl.py"}
+    assert reaching == {"impl": {"conformance/targets/impl.py"}, "proofs": {"conformance/cli/prove.py"}}
 
 
 def test_no_module_is_loaded_twice() -> None:

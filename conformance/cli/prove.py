@@ -1,0 +1,65 @@
+"""`slotproof prove`: the theorems about the specification."""
+
+from time import monotonic
+from typing import Annotated, Any
+
+import typer
+
+from slotproof.conformance.cli.laws import known_laws
+from slotproof.conformance.cli.options import AsJson
+from slotproof.conformance.cli.output import new_console, new_table, print_json, print_text
+from slotproof.conformance.errors import SetupError
+
+NAME = "prove"
+EXAMPLE = "Example: slotproof prove HASH-1 SKIP-1"
+
+Laws = Annotated[list[str] | None, typer.Argument(metavar="[LAW]...", help="Only theorems of these laws.")]
+
+
+def command(laws: Laws = None, as_json: AsJson = False) -> None:
+    """Prove theorems about the specification, by running its own functions on symbolic values.
+
+    Exit code 0: all proved. 1: one failed, or Z3 does not know. 2: nothing was proved.
+    """
+    prover, started = load_prover(), monotonic()
+    evidence = prover.run(known_laws(laws or []))
+    seconds = monotonic() - started
+    if not evidence:
+        raise SetupError(f"there is no theorem about {', '.join(laws or [])} yet; `slotproof prove` alone shows all")
+    if as_json:
+        print_json(prover.evidence_json(evidence, seconds))
+    else:
+        print_evidence(evidence, seconds)
+    raise typer.Exit(0 if all(one.status == "proved" for one in evidence) else 1)
+
+
+def load_prover() -> Any:
+    """The proofs' room, which needs Z3.
+
+    Raises:
+        SetupError: when Z3 is not installed.
+    """
+    try:
+        from slotproof.proofs import prove
+    except ModuleNotFoundError as error:
+        raise SetupError(f"the proofs need {error.name}; install them with pip install 'slotproof[proofs]'") from error
+    return prove
+
+
+def print_evidence(evidence: list[Any], seconds: float) -> None:
+    """One row a theorem, what is wrong with those that are not proved, and the count."""
+    console = new_console()
+    table = new_table("law", "theorem", "scope", "status", "ms", right=("ms",))
+    for one in evidence:
+        stated = one.theorem
+        table.add_row(stated.law, stated.name, stated.scope, one.status, f"{one.seconds * 1000:.0f}")
+    console.print(table)
+    for one in evidence:
+        if one.status != "proved":
+            print_text(console, f"\n{one.theorem.law} {one.theorem.name}: {one.theorem.statement}")
+            print_text(console, f"  {one.counterexample}")
+    proved = sum(one.status == "proved" for one in evidence)
+    unknown = sum(one.status == "unknown" for one in evidence)
+    console.print()
+    style = "bold green" if proved == len(evidence) else "bold red"
+    print_text(console, f"{proved} of {len(evidence)} theorems proved, {unknown} unknown, in {seconds:.1f} s.", style)

@@ -1,0 +1,1 @@
+"""Proofs about the specification: its own functions, executed on symbolic values."""

@@ -1,0 +1,182 @@
+"""Each theorem is proved, and each can fail: a fault planted in the specification turns a named one red."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import z3
+
+from slotproof.proofs import engine, theorem
+from slotproof.proofs.prove import MERGED, MODULES, stated_theorems
+from slotproof.proofs.theorem import Evidence, Scope, Theorem, prove
+from slotproof.spec import arithmetic, groups, keys
+from slotproof.spec.laws import BY_ID
+
+THEOREMS = {stated.name: stated for stated in stated_theorems()}
+
+
+def evidence_for(stated: Theorem) -> Evidence:
+    return prove(stated, MODULES, MERGED)
+
+
+@pytest.mark.parametrize("name", THEOREMS)
+def test_a_theorem_is_proved_on_a_witness_and_says_what_it_executed(name: str) -> None:
+    evidence = evidence_for(THEOREMS[name])
+    assert (evidence.status, evidence.counterexample) == ("proved", "")
+    assert evidence.num_obligations >= 1
+    assert evidence.witness
+    assert evidence.digests
+
+
+def test_theorems_are_named_once_and_speak_of_laws_in_one_sentence() -> None:
+    assert len(THEOREMS) == len(stated_theorems())
+    for stated in THEOREMS.values():
+        assert stated.law in BY_ID
+        assert re.fullmatch(r"[\w].*\.", stated.statement)
+
+
+def test_every_function_of_integers_is_executed_by_a_theorem() -> None:
+    executed = {name for stated in THEOREMS.values() for name in evidence_for(stated).digests}
+    assert {f"arithmetic.{name}" for name in vars(arithmetic) if callable(getattr(arithmetic, name))} <= executed
+    assert "keys.block_key" in executed
+    assert {"groups.SlidingWindow.capped", "groups.SlidingWindow.blocks_read", "admission.skipped_blocks"} <= executed
+
+
+FAULTS: dict[str, tuple[Any, str, Callable[..., Any], str]] = {
+    "the cap of finalized tokens is dropped": (
+        arithmetic,
+        "tokens_to_cache",
+        lambda computed, new, num_tokens: computed + new,
+        "only finalized blocks are counted as full",
+    ),
+    "a full block is left out": (
+        arithmetic,
+        "tokens_to_cache",
+        lambda computed, new, num_tokens: arithmetic.imin(computed + new, num_tokens) - 1,
+        "every full finalized block is counted",
+    ),
+    "equality refuses": (
+        arithmetic,
+        "is_short",
+        lambda needed, watermark, free, reserved: needed + watermark >= free - reserved,
+        "equality admits",
+    ),
+    "reserved blocks are ignored": (
+        arithmetic,
+        "is_short",
+        lambda needed, watermark, free, reserved: needed + watermark > free,
+        "what is admitted leaves the reserve",
+    ),
+    "the last block is forgotten": (
+        arithmetic,
+        "ceil_div",
+        lambda tokens, block_size: tokens // block_size,
+        "a table has exactly the blocks its tokens need",
+    ),
+    "a block too many": (
+        arithmetic,
+        "ceil_div",
+        lambda tokens, block_size: tokens // block_size + 1,
+        "a table has exactly the blocks its tokens need",
+    ),
+    "lookahead goes past the model": (
+        arithmetic,
+        "slots_needed",
+        lambda computed, new, lookahead, longest: arithmetic.imin(computed + new, longest) + lookahead,
+        "slots never reach past the model",
+    ),
+    "skipped blocks are asked for": (
+        arithmetic,
+        "blocks_missing",
+        lambda required, skipped, present: arithmetic.imax(required - present, 0),
+        "what is missing is exact",
+    ),
+    "a token too many is behind the window": (
+        groups,
+        "tokens_behind_window",
+        lambda settled, window: arithmetic.imax(settled - window + 2, 0),
+        "exactly the entries behind the window are skipped",
+    ),
+    "the cap forgets a window that starts inside a block": (
+        groups,
+        "window_admission_cap",
+        lambda window, in_flight, longest, block_size: arithmetic.ceil_div(
+            arithmetic.imin(window - 1 + in_flight, longest), block_size
+        ),
+        "the cap covers what a window holds",
+    ),
+    "a window hit ends with a block too few": (
+        groups,
+        "blocks_for_window_hit",
+        lambda window, block_size: arithmetic.ceil_div(window - 1, block_size) - 1,
+        "a window hit has what is read",
+    ),
+    "groups share keys": (
+        keys,
+        "block_key",
+        lambda prefix_key, group, num_groups: prefix_key * num_groups,
+        "a key stands for one prefix of one group",
+    ),
+}
+"""What is wrong, where, with what in its place, and the theorem that must turn red."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_turns_its_theorem_red_with_inputs_that_show_it(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, name, faulty, theorem_name = FAULTS[fault]
+    assert evidence_for(THEOREMS[theorem_name]).status == "proved"
+    monkeypatch.setattr(module, name, faulty)
+    evidence = evidence_for(THEOREMS[theorem_name])
+    assert evidence.status == "failed"
+    assert re.fullmatch(r"\w+ = -?\d+(, \w+ = -?\d+)*", evidence.counterexample), evidence.counterexample
+
+
+class TestVerdicts:
+    def body(self, body: Callable[[Scope], None]) -> Evidence:
+        return evidence_for(Theorem("POOL-1", "made up", "Made up.", "all integers", body))
+
+    def test_not_knowing_is_no_proof(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(theorem, "check", lambda *_: (z3.unknown, None))
+        evidence = self.body(lambda s: s.prove(s.integer("x") >= 0))
+        assert (evidence.status, evidence.counterexample) == ("unknown", "Z3 does not know")
+
+    def test_premises_that_nothing_meets_are_no_proof(self) -> None:
+        def vacuous(s: Scope) -> None:
+            x = s.integer("x")
+            s.assume(x < 0)
+            s.prove(x == 7)
+
+        evidence = self.body(vacuous)
+        assert evidence.status == "failed"
+        assert evidence.counterexample == "no input meets the premises, so the theorem says nothing"
+
+    def test_a_counterexample_that_the_concrete_run_does_not_show_is_called_that(self) -> None:
+        def blind(s: Scope) -> None:
+            x = s.integer("x")
+            s.prove(x > 3 if s.symbols else True)
+
+        evidence = self.body(blind)
+        assert evidence.status == "failed"
+        assert evidence.counterexample.startswith("not reproduced: x = ")
+
+    def test_an_obligation_that_is_not_shown_is_no_proof(self) -> None:
+        evidence = self.body(lambda s: s.prove(arithmetic.ceil_div(s.integer("x"), s.integer("size")) >= 0))
+        assert (evidence.status, evidence.counterexample) == ("failed", "not shown: a divisor is positive")
+
+    def test_every_path_is_proved_not_only_the_first(self) -> None:
+        def second_path_fails(s: Scope) -> None:
+            x = s.integer("x")
+            s.prove(x <= 5 if x <= 5 else x < 9)
+
+        assert self.body(second_path_fails).counterexample == "x = 9"
+
+
+def test_the_specification_is_as_it_was_after_a_proof() -> None:
+    before = {name: value for module in MODULES for name, value in vars(module).items()}
+    for stated in list(THEOREMS.values())[:3]:
+        evidence_for(stated)
+    assert {name: value for module in MODULES for name, value in vars(module).items()} == before
+    assert engine._runs == []
