@@ -41,7 +41,7 @@ def test_what_is_not_proved_is_shown_and_exits_with_1(status: str, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("law", "words"), [("NO-1", "there is no law 'NO-1'"), ("POOL-1", "there is no theorem about")]
+    ("law", "words"), [("NO-1", "there is no law 'NO-1'"), ("EVENT-1", "there is no theorem about EVENT-1 yet")]
 )
 def test_nothing_to_prove_exits_with_2(law: str, words: str) -> None:
     result = CliRunner().invoke(app, ["prove", law])
