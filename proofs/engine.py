@@ -1,4 +1,4 @@
-"""Runs the specification's own functions on symbolic integers.
+"""Runs the specification's own functions on symbolic values.
 
 How: an `Int` or `Bool` carries a Z3 term, and Python's operators build terms. Where Python needs a truth value, `Bool`
 asks the run that is under way; the run takes a side that is possible and notes the other one, and `explore` executes

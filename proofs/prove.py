@@ -1,10 +1,11 @@
 """Runs the theorems, and says which source of the specification they executed."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from types import ModuleType
 from typing import Any
 
-from slotproof.proofs.theorem import THEOREMS, Evidence, Theorem, prove
+from slotproof.proofs.theorem import THEOREMS, Evidence, Inputs, Theorem, prove
 from slotproof.spec import admission, arithmetic, groups, keys
 
 MODULES: tuple[ModuleType, ...] = (admission, arithmetic, groups, keys)
@@ -46,6 +47,13 @@ def stated_theorems() -> tuple[Theorem, ...]:
     return tuple(THEOREMS)
 
 
+def plain(inputs: Inputs | None) -> dict[str, Any] | None:
+    """Inputs as JSON."""
+    if inputs is None:
+        return None
+    return {name: value if isinstance(value, int) else asdict(value) for name, value in inputs.items()}
+
+
 def evidence_json(evidence: list[Evidence], seconds: float) -> dict[str, Any]:
     """The fields of `slotproof prove --json`."""
     return {
@@ -58,7 +66,7 @@ def evidence_json(evidence: list[Evidence], seconds: float) -> dict[str, Any]:
                 "scope": one.theorem.scope,
                 "seconds": round(one.seconds, 3),
                 "obligations": one.num_obligations,
-                "witness": one.witness,
+                "witness": plain(one.witness),
                 "counterexample": one.counterexample,
                 "source": one.digests,
             }

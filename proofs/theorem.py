@@ -28,6 +28,7 @@ from slotproof.proofs.engine import (
     merged,
     term_of,
 )
+from slotproof.proofs.pool import AnyPool, SymbolicPool, concrete_pool, is_well_formed, small_pool
 
 SPECIFICATION = "slotproof.spec."
 
@@ -35,10 +36,16 @@ SMALL = 12
 """A witness is looked for among numbers up to this one first."""
 
 
+Inputs = dict[str, Any]
+"""What a concrete run starts from: an integer a name, and perhaps a pool."""
+
+POOL = "pool"
+
+
 class Refuted(Exception):
     """A goal does not hold for these inputs."""
 
-    def __init__(self, inputs: dict[str, int]) -> None:
+    def __init__(self, inputs: Inputs) -> None:
         super().__init__(f"a goal fails for {words(inputs)}")
         self.inputs = inputs
 
@@ -50,10 +57,10 @@ class Undecided(Exception):
 class Scope:
     """What a theorem's body uses: inputs, premises, goals. Symbolic, or concrete for given inputs."""
 
-    def __init__(self, inputs: dict[str, int] | None = None) -> None:
+    def __init__(self, inputs: Inputs | None = None) -> None:
         self._inputs = inputs
         self.symbols: dict[str, Any] = {}
-        self.premises: list[Any] = []
+        self.the_pool: SymbolicPool | None = None
         self.num_goals = 0
 
     def integer(self, name: str, least: int = 0) -> Any:
@@ -64,12 +71,26 @@ class Scope:
         self.assume(Int(symbol) >= least)
         return Int(symbol)
 
+    def pool(self) -> Any:
+        """An arbitrary pool; what is known of a block of it is a premise."""
+        if self._inputs is not None:
+            return self._inputs[POOL]
+        self.the_pool = SymbolicPool.arbitrary()
+        self.assume(Int(self.the_pool.front) < Int(self.the_pool.back))
+        return self.the_pool
+
+    def block(self, name: str, pool: AnyPool) -> Any:
+        """An arbitrary usable block of a pool, well formed."""
+        block = self.integer(name, 1)
+        self.assume(block < (Int(pool.size) if isinstance(pool, SymbolicPool) else pool.num_blocks))
+        self.assume(is_well_formed(pool, block))
+        return block
+
     def assume(self, premise: Bool | bool) -> None:
         """State a premise."""
         if self._inputs is not None:
             assert premise, "a witness must meet the premises"
             return
-        self.premises.append(term_of(premise))
         current_run().conditions.append(term_of(premise))
 
     def prove(self, goal: Bool | bool) -> None:
@@ -80,11 +101,25 @@ class Scope:
                 raise Refuted(self._inputs)
             return
         run = current_run()
-        answer, model = check((*run.given, *run.conditions, z3.Not(term_of(goal))), GOAL_TIMEOUT_MS)
-        if answer == z3.sat:
-            raise Refuted({name: value_in(model, symbol) for name, symbol in self.symbols.items()})
-        if answer != z3.unsat:
+        failing = (*run.given, *run.conditions, z3.Not(term_of(goal)))
+        answer, _ = check(failing, GOAL_TIMEOUT_MS)
+        if answer == z3.unsat:
+            return
+        inputs = self.inputs_that_meet(failing) if answer == z3.sat else None
+        if inputs is None:
             raise Undecided
+        raise Refuted(inputs)
+
+    def inputs_that_meet(self, conditions: tuple[Any, ...]) -> Inputs | None:
+        """Inputs for a concrete run, small ones if there are any; a pool only of a size that can be shown."""
+        shown = small_pool(self.the_pool) if self.the_pool is not None else ()
+        small = tuple(symbol <= SMALL for symbol in self.symbols.values())
+        for bounds in ((*shown, *small), shown):
+            answer, model = check((*conditions, *bounds), GOAL_TIMEOUT_MS)
+            if answer == z3.sat:
+                inputs: Inputs = {name: value_in(model, symbol) for name, symbol in self.symbols.items()}
+                return inputs | ({POOL: concrete_pool(model, self.the_pool)} if self.the_pool is not None else {})
+        return None
 
 
 def negated(value: Any) -> Any:
@@ -111,7 +146,7 @@ class Evidence:
     status: str
     seconds: float
     num_obligations: int = 0
-    witness: dict[str, int] | None = None
+    witness: Inputs | None = None
     counterexample: str = ""
     digests: dict[str, str] = field(default_factory=dict)
 
@@ -165,28 +200,24 @@ def run_symbolically(stated: Theorem) -> tuple[Scope, list[tuple[Any, ...]]]:
     return last, [path.conditions for path in paths]
 
 
-def witness_of(stated: Theorem, scope: Scope, paths: list[tuple[Any, ...]]) -> dict[str, int]:
+def witness_of(stated: Theorem, scope: Scope, paths: list[tuple[Any, ...]]) -> Inputs:
     """Small inputs that meet the premises, on every path; the goals hold for them concretely as well.
 
     Raises:
         EngineError: for a theorem that speaks about nothing.
     """
-    found: dict[str, int] = {}
+    found: Inputs | None = None
     for conditions in reversed(paths):
-        small = tuple(symbol <= SMALL for symbol in scope.symbols.values())
-        answer, model = check((*conditions, *small), GOAL_TIMEOUT_MS)
-        if answer != z3.sat:
-            answer, model = check(conditions, GOAL_TIMEOUT_MS)
-        if answer != z3.sat:
-            raise EngineError("no input meets the premises, so the theorem says nothing")
-        found = {name: value_in(model, symbol) for name, symbol in scope.symbols.items()}
+        found = scope.inputs_that_meet(conditions)
+        if found is None:
+            break
         stated.body(Scope(found))
-    if not paths:
+    if found is None:
         raise EngineError("no input meets the premises, so the theorem says nothing")
     return found
 
 
-def reproduced(stated: Theorem, inputs: dict[str, int]) -> str:
+def reproduced(stated: Theorem, inputs: Inputs) -> str:
     """The counterexample, if the concrete specification fails on it as well."""
     try:
         stated.body(Scope(inputs))
@@ -237,6 +268,6 @@ def value_in(model: Any, symbol: Any) -> int:
     return int(model.eval(symbol, model_completion=True).as_long())
 
 
-def words(inputs: dict[str, int]) -> str:
+def words(inputs: Inputs) -> str:
     """Inputs in words."""
     return ", ".join(f"{name} = {value}" for name, value in inputs.items())

@@ -10,7 +10,7 @@ import z3
 from slotproof.proofs import engine, theorem
 from slotproof.proofs.prove import MERGED, MODULES, stated_theorems
 from slotproof.proofs.theorem import Evidence, Scope, Theorem, prove
-from slotproof.spec import arithmetic, groups, keys
+from slotproof.spec import arithmetic, groups, keys, pool, release
 from slotproof.spec.laws import BY_ID
 
 THEOREMS = {stated.name: stated for stated in stated_theorems()}
@@ -40,6 +40,8 @@ def test_every_function_of_integers_is_executed_by_a_theorem() -> None:
     executed = {name for stated in THEOREMS.values() for name in evidence_for(stated).digests}
     assert {f"arithmetic.{name}" for name in vars(arithmetic) if callable(getattr(arithmetic, name))} <= executed
     assert "keys.block_key" in executed
+    steps = [name for name, value in vars(pool).items() if callable(value) and name.islower() and name[0] != "_"]
+    assert {f"pool.{name}" for name in steps if getattr(pool, name).__module__ == pool.__name__} <= executed
     assert {"groups.SlidingWindow.capped", "groups.SlidingWindow.blocks_read", "admission.skipped_blocks"} <= executed
 
 
@@ -112,6 +114,42 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any], str]] = {
         lambda window, block_size: arithmetic.ceil_div(window - 1, block_size) - 1,
         "a window hit has what is read",
     ),
+    "a popped block keeps its key": (
+        pool,
+        "pop_head",
+        lambda before: (before.unqueue(before.head()).with_ref(before.head(), 1), before.head()),
+        "a popped block is keyless and held once",
+    ),
+    "a pinned block stays in the queue": (
+        pool,
+        "pin_block",
+        lambda block, before: before.with_ref(block, before.ref(block) + 1),
+        "a pinned block is held once more and not queued",
+    ),
+    "keyless blocks go to the back": (
+        release,
+        "enqueue_keyless",
+        pool.enqueue_released,
+        "a released keyless block is popped first",
+    ),
+    "keyed blocks go to the front": (
+        release,
+        "enqueue_keyed",
+        lambda block, before: before.enqueue_front(block) if before.ref(block) == 0 else before,
+        "a released keyed block is popped last",
+    ),
+    "a release takes two references": (
+        release,
+        "drop_reference",
+        lambda block, before: before.with_ref(block, before.ref(block) - 2),
+        "a released block is queued exactly at its last reference",
+    ),
+    "an eviction frees the block": (
+        pool,
+        "evict_block",
+        lambda block, before: before.with_key(block, -1).with_ref(block, 0),
+        "an eviction takes a key and nothing else",
+    ),
     "groups share keys": (
         keys,
         "block_key",
@@ -131,7 +169,7 @@ def test_a_planted_fault_turns_its_theorem_red_with_inputs_that_show_it(
     monkeypatch.setattr(module, name, faulty)
     evidence = evidence_for(THEOREMS[theorem_name])
     assert evidence.status == "failed"
-    assert re.fullmatch(r"\w+ = -?\d+(, \w+ = -?\d+)*", evidence.counterexample), evidence.counterexample
+    assert re.match(r"\w+ = (-?\d+|Pool)", evidence.counterexample), evidence.counterexample
 
 
 class TestVerdicts:
