@@ -10,7 +10,8 @@ A state is well formed if every block is. A theorem states that for the blocks i
 no statement needs a quantifier. A witness or a counterexample is a pool of four usable blocks, all of them well formed.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 import z3
@@ -25,9 +26,12 @@ MOST = 4
 """The highest reference count and key in them."""
 
 
+VERSIONS = count()
+
+
 @dataclass(frozen=True, slots=True)
 class SymbolicPool:
-    """Any pool; `version` tells the states of one execution apart."""
+    """Any pool; no two states have one `version`, so their heads are different unknowns."""
 
     size: Any
     refs: Any
@@ -37,15 +41,17 @@ class SymbolicPool:
     front: Any
     back: Any
     free: Any
-    version: int = 0
+    version: int = field(default_factory=lambda: next(VERSIONS))
 
     @classmethod
-    def arbitrary(cls) -> "SymbolicPool":
-        """A pool about which nothing is known."""
-        numbers = [z3.Array(name, z3.IntSort(), z3.IntSort()) for name in ("refs", "keys", "stamps")]
-        queued = z3.Array("queued", z3.IntSort(), z3.BoolSort())
-        size, front, back, free = (z3.Int(name) for name in ("pool size", "front", "back", "free blocks"))
-        return cls(size, numbers[0], numbers[1], queued, numbers[2], front, back, free)
+    def arbitrary(cls, size: Any = None, mark: str = "") -> "SymbolicPool":
+        """A pool about which nothing is known; `mark` tells its unknowns from those of another one."""
+        refs, keys, stamps = (
+            z3.Array(f"{name}{mark}", z3.IntSort(), z3.IntSort()) for name in ("refs", "keys", "stamps")
+        )
+        queued = z3.Array(f"queued{mark}", z3.IntSort(), z3.BoolSort())
+        front, back, free = (z3.Int(f"{name}{mark}") for name in ("front", "back", "free blocks"))
+        return cls(z3.Int("pool size") if size is None else size, refs, keys, queued, stamps, front, back, free)
 
     def ref(self, block: Any) -> Int:
         """The block's reference count."""
@@ -95,7 +101,7 @@ class SymbolicPool:
         return self._next(queued=queued, stamps=stamps, free=self.free + 1, **ends)
 
     def _next(self, **parts: Any) -> "SymbolicPool":
-        return replace(self, version=self.version + 1, **parts)
+        return replace(self, version=next(VERSIONS), **parts)
 
 
 AnyPool = SymbolicPool | Pool

@@ -28,7 +28,11 @@ from slotproof.proofs.engine import (
     merged,
     term_of,
 )
+from slotproof.proofs.loops import inductive
 from slotproof.proofs.pool import AnyPool, SymbolicPool, concrete_pool, is_well_formed, small_pool
+from slotproof.proofs.table import SymbolicTable
+from slotproof.spec.pool import NULL_BLOCK
+from slotproof.spec.snapshot import Table
 
 SPECIFICATION = "slotproof.spec."
 
@@ -78,6 +82,12 @@ class Scope:
         self.the_pool = SymbolicPool.arbitrary()
         self.assume(Int(self.the_pool.front) < Int(self.the_pool.back))
         return self.the_pool
+
+    def table(self, length: str) -> Any:
+        """An arbitrary table; concretely one of null entries, since nothing is said about them."""
+        if self._inputs is not None:
+            return Table((NULL_BLOCK,) * self._inputs[length])
+        return SymbolicTable.arbitrary("entries", self.integer(length))
 
     def block(self, name: str, pool: AnyPool) -> Any:
         """An arbitrary usable block of a pool, well formed."""
@@ -170,7 +180,7 @@ def prove(stated: Theorem, modules: tuple[ModuleType, ...], mergeable: frozenset
     started = time.monotonic()
     evidence = Evidence(stated, "proved", 0.0)
     try:
-        with with_merged(modules, mergeable), sources_noted(evidence.digests):
+        with with_merged(modules, mergeable), inductive(modules), sources_noted(evidence.digests):
             scope, paths = run_symbolically(stated)
         evidence.num_obligations = scope.num_goals
         evidence.witness = witness_of(stated, scope, paths)

@@ -1,0 +1,116 @@
+"""The loop rule is not fooled: by a wrong invariant, a negative count, or a step that breaks it only on its second
+turn.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import z3
+
+from slotproof.proofs.engine import EngineError, Int, explore
+from slotproof.proofs.loops import INVARIANTS, Facts, Invariant, by_induction
+from slotproof.proofs.prove import MERGED, MODULES, stated_theorems
+from slotproof.proofs.theorem import Evidence, prove
+from slotproof.spec import admission, pool
+from slotproof.spec.admission import Growth
+
+TURNS, START = z3.Int("turns"), z3.Int("start")
+LOOP_THEOREMS = {stated.name: stated for stated in stated_theorems() if "table" in stated.scope}
+
+
+def counted(turn: Any, start: Any, now: Any) -> Facts:
+    return [("one more a turn", now == start + turn)]
+
+
+def loop_over(step: Callable[[Any, Any], Any], facts: Callable[..., Facts], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The state after any number of turns from any start, and what is known of it."""
+    invariant = Invariant(lambda _, mark: Int(z3.Int(f"state{mark}")), facts)
+    monkeypatch.setitem(INVARIANTS, step.__name__, invariant)
+    (path,) = explore(lambda: by_induction(Int(TURNS), step, Int(START)), (TURNS >= 0,))
+    return path
+
+
+def add_one(_: Any, state: Any) -> Any:
+    return state + 1
+
+
+def add_one_then_two(turn: Any, state: Any) -> Any:
+    return state + 1 if turn == 0 else state + 2
+
+
+class TestRule:
+    def test_knows_the_invariant_afterwards_and_nothing_else(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = loop_over(add_one, counted, monkeypatch)
+        solver = z3.Solver()
+        solver.add(*path.conditions, TURNS >= 0)
+        assert solver.check(path.result.term != START + TURNS) == z3.unsat
+        assert solver.check(path.result.term == START + 3) == z3.sat
+
+    def test_runs_a_plain_number_of_turns_as_it_is(self) -> None:
+        assert by_induction(3, add_one, 4) == 7
+
+    @pytest.mark.parametrize(
+        ("step", "facts", "words"),
+        [
+            (add_one, lambda turn, start, now: [("two more", now == start + turn + turn)], "after a turn of the loop"),
+            (add_one, lambda turn, start, now: [("ahead", now == start + turn + 1)], "before the loop over add_one"),
+            (add_one_then_two, counted, "after a turn of the loop over add_one_then_two: one more a turn"),
+        ],
+        ids=["a wrong invariant", "one that does not hold at first", "a step that breaks it on its second turn"],
+    )
+    def test_is_not_fooled_by(
+        self, step: Any, facts: Callable[..., Facts], words: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with pytest.raises(EngineError, match=words):
+            loop_over(step, facts, monkeypatch)
+
+    def test_is_not_fooled_by_a_negative_number_of_turns(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(INVARIANTS, "add_one", Invariant(lambda _, mark: Int(z3.Int(f"state{mark}")), counted))
+        with pytest.raises(EngineError, match="a loop has no negative number of turns"):
+            explore(lambda: by_induction(Int(TURNS), add_one, Int(START)), ())
+
+
+def evidence_for(name: str) -> Evidence:
+    return prove(LOOP_THEOREMS[name], MODULES, MERGED)
+
+
+def keeps_the_key(before: Any) -> tuple[Any, Any]:
+    return before.unqueue(before.head()).with_ref(before.head(), 1), before.head()
+
+
+def pops_two(_: int, growth: Growth) -> Growth:
+    once, block = pool.pop_head(growth.pool)
+    twice, _ = pool.pop_head(once)
+    return Growth(twice, growth.table.append(block))
+
+
+def drops_its_block(_: int, growth: Growth) -> Growth:
+    return Growth(pool.pop_head(growth.pool)[0], growth.table)
+
+
+pops_two.__name__ = drops_its_block.__name__ = "pop_into_table"
+
+FAULTS: dict[str, tuple[str, Any, str]] = {
+    "a popped block keeps its key": ("pop_head", keeps_the_key, "a popped block is keyless and held once"),
+    "a turn pops two blocks": ("pop_into_table", pops_two, "the queue is not empty when its head is asked for"),
+    "a turn forgets its block": ("pop_into_table", drops_its_block, "the table is as much longer"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", LOOP_THEOREMS)
+def test_a_planted_fault_turns_the_loops_theorems_red(fault: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, faulty, words = FAULTS[fault]
+    assert evidence_for(name).status == "proved"
+    monkeypatch.setattr(admission, function, faulty)
+    evidence = evidence_for(name)
+    assert evidence.status == "failed"
+    assert words in evidence.counterexample
+
+
+def test_popping_from_too_short_a_queue_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a count of what is missing that is one too low, when the table grows, then the last pop is not shown."""
+    name = "a table grows by exactly what it lacks"
+    monkeypatch.setattr(admission, "imax", lambda one, other: one + 1)
+    assert evidence_for(name).status == "failed"
