@@ -90,6 +90,12 @@ class Int:
         current_run().oblige(divisor > 0, "a divisor is positive")
         return Int(self.term % divisor)
 
+    def __rfloordiv__(self, other: int) -> "Int":
+        return Int(term_of(other)) // self
+
+    def __rmod__(self, other: int) -> "Int":
+        return Int(term_of(other)) % self
+
     def __neg__(self) -> "Int":
         return Int(-self.term)
 

@@ -83,11 +83,11 @@ class Scope:
         self.assume(Int(self.the_pool.front) < Int(self.the_pool.back))
         return self.the_pool
 
-    def table(self, length: str) -> Any:
-        """An arbitrary table; concretely one of null entries, since nothing is said about them."""
+    def table(self, length: str, block: Any, place: Any) -> Any:
+        """An arbitrary table in which the block stands at this place; concretely all its other entries are null."""
         if self._inputs is not None:
-            return Table((NULL_BLOCK,) * self._inputs[length])
-        return SymbolicTable.arbitrary("entries", self.integer(length))
+            return Table(tuple(block if index == place else NULL_BLOCK for index in range(self._inputs[length])))
+        return SymbolicTable.arbitrary("entries", self.integer(length), block, place)
 
     def block(self, name: str, pool: AnyPool) -> Any:
         """An arbitrary usable block of a pool, well formed."""

@@ -78,7 +78,11 @@ class TestMerged:
 
 
 class TestObligations:
-    @pytest.mark.parametrize("divide", [lambda: Int(X) // Int(Y), lambda: Int(X) % Int(Y)], ids=["//", "%"])
+    @pytest.mark.parametrize(
+        "divide",
+        [lambda: Int(X) // Int(Y), lambda: Int(X) % Int(Y), lambda: 7 // Int(Y), lambda: 7 % Int(Y)],
+        ids=["//", "%", "plain //", "plain %"],
+    )
     def test_a_divisor_must_be_shown_to_be_positive(self, divide: Callable[[], Int]) -> None:
         with pytest.raises(EngineError, match="not shown: a divisor is positive"):
             explore(divide, (Y >= 0,))
@@ -87,6 +91,10 @@ class TestObligations:
     def test_division_rounds_as_pythons_does(self) -> None:
         (path,) = explore(lambda: Int(X) // 3, ())
         assert [value_of(path.result.term, x=x) for x in range(-7, 8)] == [x // 3 for x in range(-7, 8)]
+        (path,) = explore(lambda: (-7 // Int(X)) * 10 + (-7 % Int(X)), (X > 0,))
+        assert [value_of(path.result.term, x=x) for x in range(1, 9)] == [
+            (-7 // x) * 10 + (-7 % x) for x in range(1, 9)
+        ]
 
 
 class TestMisuse:
