@@ -17,7 +17,7 @@ from typing import Any
 import z3
 
 from slotproof.proofs.engine import Bool, Int, current_run, term_of
-from slotproof.spec.pool import NO_KEY, Pool
+from slotproof.spec.pool import NO_KEY, NULL_BLOCK, Pool
 
 WITNESS_BLOCKS = 5
 """Blocks, the null block included, of the pools that are shown."""
@@ -137,6 +137,12 @@ def is_well_formed(pool: AnyPool, block: Any) -> Any:
     stamp = z3.Select(pool.stamps, term_of(block))
     between = z3.And(pool.front < stamp, stamp < pool.back)
     return Bool(z3.And(ref >= 0, (ref == 0) == queued, z3.Implies(queued, between)))
+
+
+def is_usable(pool: AnyPool, block: Any) -> Any:
+    """Whether the block is one of the pool's, and not null."""
+    size = Int(pool.size) if isinstance(pool, SymbolicPool) else pool.num_blocks
+    return (block > NULL_BLOCK) & (block < size)
 
 
 def small_pool(pool: SymbolicPool) -> tuple[Any, ...]:

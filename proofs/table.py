@@ -1,6 +1,6 @@
 """A table of any length, as a Z3 array, with the part of the interface that growing one needs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import z3
@@ -45,11 +45,15 @@ class SymbolicTable:
             current_run().conditions.extend((entry != NULL_BLOCK, is_named == is_its_place))
         return Int(entry)
 
+    def naming(self, block: Any, place: Any) -> "SymbolicTable":
+        """The same table, seen from another block."""
+        return replace(self, block=block, place=place)
+
     def append(self, block: Any) -> "SymbolicTable":
         """The table one entry longer."""
         return SymbolicTable(z3.Store(self.array, self.size, term_of(block)), self.size + 1)
 
-    def behind_nulls(self, skipped: int) -> "SymbolicTable":
-        """Nothing is skipped with full attention."""
-        assert skipped == 0
+    def behind_nulls(self, skipped: Any) -> "SymbolicTable":
+        """The table itself: with full attention nothing is skipped."""
+        current_run().oblige(term_of(skipped) == 0, "nothing is skipped with full attention")
         return self

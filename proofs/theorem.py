@@ -29,7 +29,7 @@ from slotproof.proofs.engine import (
     term_of,
 )
 from slotproof.proofs.loops import inductive
-from slotproof.proofs.pool import AnyPool, SymbolicPool, concrete_pool, is_well_formed, small_pool
+from slotproof.proofs.pool import AnyPool, SymbolicPool, concrete_pool, is_usable, is_well_formed, small_pool
 from slotproof.proofs.table import SymbolicTable
 from slotproof.spec.pool import NULL_BLOCK
 from slotproof.spec.snapshot import Table
@@ -92,14 +92,15 @@ class Scope:
     def block(self, name: str, pool: AnyPool) -> Any:
         """An arbitrary usable block of a pool, well formed."""
         block = self.integer(name, 1)
-        self.assume(block < (Int(pool.size) if isinstance(pool, SymbolicPool) else pool.num_blocks))
+        self.assume(is_usable(pool, block))
         self.assume(is_well_formed(pool, block))
         return block
 
     def assume(self, premise: Bool | bool) -> None:
         """State a premise."""
         if self._inputs is not None:
-            assert premise, "a witness must meet the premises"
+            if not premise:
+                raise EngineError(f"a premise does not hold for {words(self._inputs)}")
             return
         current_run().conditions.append(term_of(premise))
 
@@ -233,6 +234,8 @@ def reproduced(stated: Theorem, inputs: Inputs) -> str:
         stated.body(Scope(inputs))
     except Refuted:
         return words(inputs)
+    except EngineError as error:
+        return f"not reproduced: {error}"
     return f"not reproduced: {words(inputs)}"
 
 

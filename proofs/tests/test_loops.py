@@ -9,8 +9,17 @@ import pytest
 import z3
 
 from slotproof.proofs.engine import EngineError, Int, explore
-from slotproof.proofs.loops import INVARIANTS, Facts, Invariant, foreach_by_induction, repeat_by_induction
+from slotproof.proofs.loops import (
+    ANY_BLOCK,
+    INVARIANTS,
+    ITS_PLACE,
+    Facts,
+    Invariant,
+    foreach_by_induction,
+    repeat_by_induction,
+)
 from slotproof.proofs.prove import MERGED, MODULES, stated_theorems
+from slotproof.proofs.table import SymbolicTable
 from slotproof.proofs.theorem import Evidence, prove
 from slotproof.spec import admission, pool
 from slotproof.spec.admission import Growth
@@ -75,6 +84,34 @@ class TestRule:
     ) -> None:
         with pytest.raises(EngineError, match=words):
             loop_over(step, facts, monkeypatch)
+
+    def test_is_not_fooled_by_a_theorem_that_keeps_its_block_out_of_the_table(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Given facts that hold only of blocks not in the table, then they are not shown, whatever the theorem says."""
+
+        def untouched(turn: Any, start: Any, now: Any, _: Any, place: Any) -> Facts:
+            return [("nobody is handled", (place < 0) | (place > turn)), ("nothing happens", now == start)]
+
+        length, block, place = Int(z3.Int("length")), Int(z3.Int(ANY_BLOCK)), Int(z3.Int(ITS_PLACE))
+        table = SymbolicTable.arbitrary("entries", length, block, place)
+        monkeypatch.setitem(INVARIANTS, "add_one", Invariant(lambda _, mark: Int(z3.Int(f"state{mark}")), untouched))
+        with pytest.raises(EngineError, match="before the loop over add_one: nobody is handled"):
+            explore(lambda: foreach_by_induction(table, add_one, Int(START)), ((length >= 0).term, (place < 0).term))
+
+    def test_is_not_fooled_by_turns_that_are_not_possible(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with pytest.raises(EngineError, match="no turn of the loop over add_one is possible"):
+            loop_over(add_one, lambda turn, *_: [("never", turn < 0 if isinstance(turn, Int) else True)], monkeypatch)
+
+    def test_speaks_of_the_theorems_block_only_if_it_is_as_presumed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        invariant = Invariant(lambda _, mark: Int(z3.Int(f"state{mark}")), counted, lambda _, block: block > 0)
+        monkeypatch.setitem(INVARIANTS, "add_one", invariant)
+        with pytest.raises(EngineError, match="the loop over add_one speaks of the theorem's block"):
+            explore(lambda: repeat_by_induction(Int(TURNS), add_one, Int(START)), (TURNS >= 0,))
+
+    def test_says_which_loop_has_no_invariant(self) -> None:
+        with pytest.raises(EngineError, match="no invariant is stated for the loop over add_one_then_two"):
+            explore(lambda: repeat_by_induction(Int(TURNS), add_one_then_two, Int(START)), (TURNS >= 0,))
 
     def test_is_not_fooled_by_a_negative_number_of_turns(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(INVARIANTS, "add_one", Invariant(lambda _, mark: Int(z3.Int(f"state{mark}")), counted))

@@ -200,6 +200,18 @@ class TestVerdicts:
         assert evidence.status == "failed"
         assert evidence.counterexample.startswith("not reproduced: x = ")
 
+    def test_a_premise_that_the_concrete_run_does_not_meet_is_no_proof(self) -> None:
+        """Given a premise that is weaker symbolically, when the witness is run, then the theorem fails, not the run."""
+
+        def premise(s: Scope) -> None:
+            x = s.integer("x")
+            s.assume((x >= 0) if isinstance(x, engine.Int) else x > 100)
+            s.prove(x >= 0)
+
+        evidence = evidence_for(Theorem("ADMIT-1", "t", "T.", "s", premise))
+        assert evidence.status == "failed"
+        assert evidence.counterexample.startswith("a premise does not hold for x = ")
+
     def test_an_obligation_that_is_not_shown_is_no_proof(self) -> None:
         evidence = self.body(lambda s: s.prove(arithmetic.ceil_div(s.integer("x"), s.integer("size")) >= 0))
         assert (evidence.status, evidence.counterexample) == ("failed", "not shown: a divisor is positive")

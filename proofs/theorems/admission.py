@@ -7,7 +7,7 @@ import z3
 
 from slotproof.proofs.engine import Bool, Int
 from slotproof.proofs.loops import ANY_BLOCK, INVARIANTS, ITS_PLACE, Facts, Invariant
-from slotproof.proofs.pool import SymbolicPool, is_queued, is_well_formed
+from slotproof.proofs.pool import AnyPool, SymbolicPool, is_queued, is_usable, is_well_formed
 from slotproof.proofs.table import SymbolicTable
 from slotproof.proofs.theorem import Scope, negated, theorem
 from slotproof.spec import admission
@@ -47,7 +47,14 @@ def implies(premise: Any, conclusion: Any) -> Any:
     return negated(premise) | conclusion if isinstance(premise, Bool) else (not premise or conclusion)
 
 
-INVARIANTS["pop_into_table"] = Invariant(any_growth, growth_facts)
+def is_usable_and_well_formed(pool: AnyPool, block: Any) -> Any:
+    """What a theorem supposes of every block at the start."""
+    return is_usable(pool, block) & is_well_formed(pool, block)
+
+
+INVARIANTS["pop_into_table"] = Invariant(
+    any_growth, growth_facts, lambda start, block: is_usable_and_well_formed(start.pool, block)
+)
 
 
 def growing(s: Scope) -> tuple[Snapshot, Any, Any, Any]:
@@ -112,7 +119,7 @@ def pin_facts(turn: Any, start: Any, now: Any, block: Any, place: Any) -> Facts:
     ]
 
 
-INVARIANTS["pin_block"] = Invariant(any_pool, pin_facts)
+INVARIANTS["pin_block"] = Invariant(any_pool, pin_facts, is_usable_and_well_formed)
 
 
 @theorem(
