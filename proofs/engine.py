@@ -11,7 +11,7 @@ side is left out only if Z3 says that it is impossible (`unsat`); not knowing co
 the paths cover every input that meets the premises. Z3's integer division is Python's only for a positive divisor, so
 each division obliges the caller to have one, and an obligation that is not proved is a failure. Execution is
 deterministic, so replaying the noted sides leads to the same branches; that is checked. What is trusted besides:
-Python, Z3, and this file.
+Python, Z3, and the files that stand in for parts of the specification: this one, `pool`, `table` and `loops`.
 """
 
 from collections.abc import Callable, Iterator
