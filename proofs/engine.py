@@ -17,6 +17,7 @@ Python, Z3, and the files that stand in for parts of the specification: this one
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import wraps
 from typing import Any, Generic, TypeVar
 
@@ -24,8 +25,30 @@ import z3
 
 Result = TypeVar("Result")
 
-BRANCH_TIMEOUT_MS = 200
-GOAL_TIMEOUT_MS = 5_000
+
+class Ask(StrEnum):
+    """What Z3 is asked for."""
+
+    BRANCH = "branch"
+    """Whether a side of a branch is possible."""
+    GOAL = "goal"
+    """Whether a goal or an obligation can fail; `unsat` means that it is proved."""
+    MODEL = "model"
+    """An example."""
+
+
+TIMEOUT_MS = {Ask.BRANCH: 200, Ask.GOAL: 5_000, Ask.MODEL: 5_000}
+
+
+@dataclass(slots=True)
+class Settings:
+    """How Z3 is asked: its seed, and who is told of every question and its answer."""
+
+    seed: int = 0
+    observers: list[Callable[[Ask, tuple[Any, ...], Any], None]] = field(default_factory=list)
+
+
+SETTINGS = Settings()
 
 
 class EngineError(Exception):
@@ -169,13 +192,13 @@ class Run:
 
     def may_be(self, term: Any) -> bool:
         """Whether Z3 cannot exclude the term here."""
-        answer, _ = check((*self.given, *self.conditions, term), BRANCH_TIMEOUT_MS)
+        answer, _ = check((*self.given, *self.conditions, term), Ask.BRANCH)
         return bool(answer != z3.unsat)
 
     def oblige(self, term: Any, what: str) -> None:
         """Require that something holds on this path, whatever the inputs."""
         self.obligations += 1
-        answer, _ = check((*self.given, *self.conditions, z3.Not(term)), GOAL_TIMEOUT_MS)
+        answer, _ = check((*self.given, *self.conditions, z3.Not(term)), Ask.GOAL)
         if answer != z3.unsat:
             raise EngineError(f"not shown: {what}")
 
@@ -247,10 +270,13 @@ def merged(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def check(terms: tuple[Any, ...], timeout_ms: int) -> tuple[Any, Any]:
+def check(terms: tuple[Any, ...], ask: Ask) -> tuple[Any, Any]:
     """Z3's answer about the conjunction, and a model where it is satisfiable."""
     solver = z3.Solver()
-    solver.set("timeout", timeout_ms)
+    solver.set("timeout", TIMEOUT_MS[ask])
+    solver.set("random_seed", SETTINGS.seed)
     solver.add(*terms)
     answer = solver.check()
+    for observer in SETTINGS.observers:
+        observer(ask, terms, answer)
     return answer, solver.model() if answer == z3.sat else None

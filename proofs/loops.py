@@ -20,7 +20,7 @@ from typing import Any
 
 import z3
 
-from slotproof.proofs.engine import GOAL_TIMEOUT_MS, EngineError, Int, check, current_run, explore, term_of
+from slotproof.proofs.engine import Ask, EngineError, Int, check, current_run, explore, term_of
 from slotproof.proofs.table import SymbolicTable
 from slotproof.spec.loops import foreach, repeat
 
@@ -109,7 +109,7 @@ def by_induction(
     known = (*run.given, *run.conditions)
     explore(first, (*known, term_of(invariant.presumed(start, fresh[0]))))
     within = (*known, term_of(turn >= 0), term_of(turn < num_turns))
-    if not any(check((*within, *path.conditions), GOAL_TIMEOUT_MS)[0] == z3.sat for path in explore(later, within)):
+    if not any(check((*within, *path.conditions), Ask.MODEL)[0] == z3.sat for path in explore(later, within)):
         raise EngineError(f"no turn of the loop over {name} is possible, so nothing is shown of it")
     named, end = (Int(z3.Int(ANY_BLOCK)), Int(z3.Int(ITS_PLACE))), invariant.unknown(start, f" after{mark}")
     run.oblige(term_of(invariant.presumed(start, named[0])), f"the loop over {name} speaks of the theorem's block")

@@ -18,7 +18,7 @@ from typing import Any
 import z3
 
 from slotproof.proofs.engine import (
-    GOAL_TIMEOUT_MS,
+    Ask,
     Bool,
     EngineError,
     Int,
@@ -113,7 +113,7 @@ class Scope:
             return
         run = current_run()
         failing = (*run.given, *run.conditions, z3.Not(term_of(goal)))
-        answer, _ = check(failing, GOAL_TIMEOUT_MS)
+        answer, _ = check(failing, Ask.GOAL)
         if answer == z3.unsat:
             return
         inputs = self.inputs_that_meet(failing) if answer == z3.sat else None
@@ -126,7 +126,7 @@ class Scope:
         shown = small_pool(self.the_pool) if self.the_pool is not None else ()
         small = tuple(symbol <= SMALL for symbol in self.symbols.values())
         for bounds in ((*shown, *small), shown):
-            answer, model = check((*conditions, *bounds), GOAL_TIMEOUT_MS)
+            answer, model = check((*conditions, *bounds), Ask.MODEL)
             if answer == z3.sat:
                 inputs: Inputs = {name: value_in(model, symbol) for name, symbol in self.symbols.items()}
                 return inputs | ({POOL: concrete_pool(model, self.the_pool)} if self.the_pool is not None else {})
