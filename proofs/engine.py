@@ -14,11 +14,12 @@ deterministic, so replaying the noted sides leads to the same branches; that is 
 Python, Z3, and the files that stand in for parts of the specification: this one, `pool`, `table` and `loops`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from functools import wraps
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import z3
@@ -49,6 +50,9 @@ class Settings:
 
 
 SETTINGS = Settings()
+
+MOST_CHOICES = 12
+"""So many values of an index or a count are run one by one; for more there is the loop rule."""
 
 
 class EngineError(Exception):
@@ -101,6 +105,8 @@ class Int:
         return Int(term_of(other) - self.term)
 
     def __mul__(self, other: "Int | int") -> "Int":
+        if isinstance(other, tuple):
+            return NotImplemented
         return Int(self.term * term_of(other))
 
     def __floordiv__(self, other: "Int | int") -> "Int":
@@ -146,7 +152,7 @@ class Int:
         raise EngineError("an integer was used as a truth value; the specification compares instead")
 
     def __index__(self) -> int:
-        raise EngineError("a symbolic integer was used as an index or a count")
+        return current_run().choose(self.term)
 
 
 def term_of(value: object) -> Any:
@@ -170,10 +176,17 @@ class Run:
 
     given: tuple[Any, ...]
     replay: tuple[bool, ...] = ()
+    facts: list[Any] = field(default_factory=list)
     conditions: list[Any] = field(default_factory=list)
+    known: list[Any] = field(default_factory=list)
+    merges: dict[tuple[Any, ...], list[Any]] = field(default_factory=dict)
+    num_merges: int = 0
     sides: list[bool] = field(default_factory=list)
     noted: list[tuple[bool, ...]] = field(default_factory=list)
     obligations: int = 0
+
+    def __post_init__(self) -> None:
+        self.known.extend(self.given)
 
     def decide(self, term: Any) -> bool:
         """Take a side of a branch."""
@@ -187,28 +200,110 @@ class Run:
             if yes and no:
                 self.noted.append((*self.sides, False))
         self.sides.append(side)
-        self.conditions.append(term if side else z3.Not(term))
+        self.assume(term if side else z3.Not(term))
         return side
+
+    def assume(self, *conditions: Any) -> None:
+        """Go on under these conditions only."""
+        self.conditions.extend(conditions)
+        self.known.extend(conditions)
+
+    def choose(self, term: Any) -> int:
+        """Take one of the values that a symbolic index or count can have; the others are run as well."""
+        self.oblige(term >= 0, "an index or a count is not negative")
+        for value in range(MOST_CHOICES):
+            if self.decide(term == value):
+                return value
+        raise EngineError(f"an index or a count has more than {MOST_CHOICES} values")
+
+    def know(self, *facts: Any) -> None:
+        """Note what is known of symbols that this run brought in; not a branch, so it stays known after a merge."""
+        self.facts.extend(facts)
+        self.known.extend(facts)
 
     def may_be(self, term: Any) -> bool:
         """Whether Z3 cannot exclude the term here."""
-        answer, _ = check((*self.given, *self.conditions, term), Ask.BRANCH)
-        return bool(answer != z3.unsat)
+        return bool(BRANCHES.answer(self.known, term, Ask.BRANCH) != z3.unsat)
+
+    def paths_through(self, body: Callable[[], Any]) -> list[Any]:
+        """The paths of a nested exploration; a replay, which comes by the same sides, need not find them again."""
+        place = (*self.sides, self.num_merges)
+        self.num_merges += 1
+        if place not in self.merges:
+            self.merges[place] = explore(body, tuple(self.known))
+        return self.merges[place]
+
+    def is_possible(self) -> bool:
+        """Whether Z3 cannot exclude this path."""
+        return self.may_be(z3.BoolVal(True))
 
     def oblige(self, term: Any, what: str) -> None:
         """Require that something holds on this path, whatever the inputs."""
         self.obligations += 1
-        answer, _ = check((*self.given, *self.conditions, z3.Not(term)), Ask.GOAL)
+        if BRANCHES.answer(self.known, z3.Not(term), Ask.GOAL) == z3.unsat:
+            return
+        answer, _ = check((*self.known, z3.Not(term)), Ask.GOAL)
         if answer != z3.unsat:
             raise EngineError(f"not shown: {what}")
 
 
+class Branches:
+    """Asks about branches; keeps what it has told Z3 from one question to the next, because they share most of it."""
+
+    def __init__(self) -> None:
+        self._answers: dict[tuple[int, ...], tuple[Any, tuple[Any, ...]]] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew."""
+        self._answers.clear()
+        self._told: list[int] = []
+        self._solver = z3.Solver()
+        self._solver.set("timeout", TIMEOUT_MS[Ask.BRANCH])
+        self._solver.set("random_seed", SETTINGS.seed)
+
+    def answer(self, known: list[Any], term: Any, ask: Ask, keep: bool = True) -> Any:
+        """Z3's answer to whether the term is possible; an id is one term's only as long as the term is kept."""
+        ids = [part.get_id() for part in known]
+        question = (*ids, term.get_id())
+        if question in self._answers:
+            return self._answers[question][0]
+        self._tell(known, ids)
+        self._solver.push()
+        self._solver.add(term)
+        answer = self._solver.check()
+        self._solver.pop()
+        for observer in SETTINGS.observers:
+            observer(ask, (*known, term), answer)
+        if keep:
+            self._answers[question] = answer, (*known, term)
+        return answer
+
+    def _tell(self, known: list[Any], ids: list[int]) -> None:
+        pairs = zip(self._told, ids, strict=False)
+        same = next((place for place, (told, new) in enumerate(pairs) if told != new), min(len(self._told), len(ids)))
+        self._solver.pop(len(self._told) - same)
+        for part in known[same:]:
+            self._solver.push()
+            self._solver.add(part)
+        self._told = ids
+
+
+BRANCHES = Branches()
+
+
 @dataclass(frozen=True, slots=True)
 class Path(Generic[Result]):
-    """One way through a function: the conditions under which it is taken, and what comes out."""
+    """One way through a function: the conditions under which it is taken, what is known there, and what comes out."""
 
     conditions: tuple[Any, ...]
+    facts: tuple[Any, ...]
     result: Result
+
+    @property
+    def known(self) -> tuple[Any, ...]:
+        """Everything that holds on it."""
+        return (*self.conditions, *self.facts)
 
 
 _runs: list[Run] = []
@@ -229,11 +324,12 @@ def explore(body: Callable[[], Result], given: tuple[Any, ...]) -> list[Path[Res
     """Every path through `body` that its premises allow."""
     paths: list[Path[Result]] = []
     waiting: list[tuple[bool, ...]] = [()]
+    merges: dict[tuple[Any, ...], list[Any]] = {}
     while waiting:
-        run = Run(given, waiting.pop())
+        run = Run(given, waiting.pop(), merges=merges)
         with under_way(run), suppress(ImpossiblePath):
             result = body()
-            paths.append(Path(tuple(run.conditions), result))
+            paths.append(Path(tuple(run.conditions), tuple(run.facts), result))
         if tuple(run.sides[: len(run.replay)]) != run.replay:
             raise EngineError("an execution did not repeat itself")
         waiting += run.noted
@@ -251,23 +347,66 @@ def under_way(run: Run) -> Iterator[None]:
 
 
 def merged(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, its paths joined into one result when it is called on symbolic values."""
+    """The function, explored by itself when a run is under way, so that its paths become one wherever they can."""
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
-        if not any(isinstance(argument, Int | Bool) for argument in arguments):
+        if not _runs:
             return function(*arguments)
         run = current_run()
-        paths = explore(lambda: function(*arguments), (*run.given, *run.conditions))
+        paths = run.paths_through(lambda: function(*arguments))
         if not paths:
             raise ImpossiblePath
-        *others, last = paths
-        joined = term_of(last.result)
-        for path in others:
-            joined = z3.If(z3.And(*path.conditions), term_of(path.result), joined)
-        return Bool(joined) if z3.is_bool(joined) else Int(joined)
+        for path in paths:
+            run.know(*[z3.Implies(z3.And(*path.conditions), fact) for fact in path.facts])
+        try:
+            return joined(paths)
+        except CannotJoin:
+            return next(path.result for path in paths if path is paths[-1] or run.decide(z3.And(*path.conditions)))
 
     return call
+
+
+class CannotJoin(Exception):
+    """Two paths lead to results of different shape."""
+
+
+def joined(paths: list[Path[Any]]) -> Any:
+    """One result that is each path's where its conditions hold.
+
+    Raises:
+        CannotJoin: when they have no common shape.
+    """
+    *others, last = paths
+    result = last.result
+    for path in others:
+        result = either(z3.And(*path.conditions), path.result, result)
+    return result
+
+
+def either(condition: Any, yes: Any, no: Any) -> Any:
+    """`yes` where the condition holds, else `no`, part by part."""
+    if yes is no:
+        return yes
+    if isinstance(yes, bool | Bool) and isinstance(no, bool | Bool):
+        return Bool(z3.If(condition, term_of(yes), term_of(no)))
+    if isinstance(yes, int | Int) and isinstance(no, int | Int):
+        return yes if type(yes) is type(no) is int and yes == no else Int(z3.If(condition, term_of(yes), term_of(no)))
+    if isinstance(yes, tuple) and isinstance(no, tuple) and len(yes) == len(no):
+        parts = [either(condition, one, other) for one, other in zip(yes, no, strict=True)]
+        return type(yes)(*parts) if hasattr(yes, "_fields") else tuple(parts)
+    if type(yes) is not type(no):
+        raise CannotJoin
+    if isinstance(yes, Mapping) and yes.keys() == no.keys():
+        return MappingProxyType({name: either(condition, yes[name], no[name]) for name in yes})
+    if hasattr(yes, "joined_with"):
+        return yes.joined_with(condition, no)
+    if is_dataclass(yes):
+        kind: Any = type(yes)
+        return kind(*[either(condition, getattr(yes, part.name), getattr(no, part.name)) for part in fields(yes)])
+    if yes == no:
+        return yes
+    raise CannotJoin
 
 
 def check(terms: tuple[Any, ...], ask: Ask) -> tuple[Any, Any]:

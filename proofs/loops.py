@@ -11,18 +11,18 @@ only `presumed` is known, whatever the theorem supposes about its own; so it hol
 such blocks are used: the one that the turn handles, and the one that the theorem names, which must be shown to meet it.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from types import ModuleType
 from typing import Any
 
 import z3
 
+from slotproof.proofs.bounded import BoundedPool
 from slotproof.proofs.engine import Ask, EngineError, Int, check, current_run, explore, term_of
 from slotproof.proofs.table import SymbolicTable
 from slotproof.spec.loops import foreach, repeat
+from slotproof.spec.snapshot import Table
 
 Subject = tuple[Any, Any]
 """A block, and its place in the table."""
@@ -56,9 +56,14 @@ INVARIANTS: dict[str, Invariant] = {}
 _loops = count()
 
 
+def is_small(state: Any) -> bool:
+    """Whether a loop over this state runs turn by turn, because the pool or table has few blocks."""
+    return isinstance(state, BoundedPool | Table) or (isinstance(state, tuple) and any(map(is_small, state)))
+
+
 def repeat_by_induction(num_turns: Any, step: Callable[[Any, Any], Any], start: Any) -> Any:
     """`repeat`, for a number of turns that is not known."""
-    if isinstance(num_turns, int):
+    if isinstance(num_turns, int) or is_small(start):
         return repeat(num_turns, step, start)
     return by_induction(step.__name__, num_turns, lambda turn, state, _: step(turn, state), start, lambda _: [])
 
@@ -99,38 +104,18 @@ def by_induction(
     def later() -> None:
         for block, place in (fresh, *handled(turn)):
             facts = invariant.facts(turn, start, before, block, place)
-            current_run().conditions.append(term_of(invariant.presumed(start, block)))
-            current_run().conditions.extend(term_of(fact) for _, fact in facts)
+            current_run().know(term_of(invariant.presumed(start, block)), *[term_of(fact) for _, fact in facts])
         after = step(turn, before, fresh)
         for what, fact in invariant.facts(turn + 1, start, after, *fresh):
             current_run().oblige(term_of(fact), f"after a turn of the loop over {name}: {what}")
 
     run.oblige(term_of(num_turns >= 0), "a loop has no negative number of turns")
-    known = (*run.given, *run.conditions)
+    known = tuple(run.known)
     explore(first, (*known, term_of(invariant.presumed(start, fresh[0]))))
     within = (*known, term_of(turn >= 0), term_of(turn < num_turns))
-    if not any(check((*within, *path.conditions), Ask.MODEL)[0] == z3.sat for path in explore(later, within)):
+    if not any(check((*within, *path.known), Ask.MODEL)[0] == z3.sat for path in explore(later, within)):
         raise EngineError(f"no turn of the loop over {name} is possible, so nothing is shown of it")
     named, end = (Int(z3.Int(ANY_BLOCK)), Int(z3.Int(ITS_PLACE))), invariant.unknown(start, f" after{mark}")
     run.oblige(term_of(invariant.presumed(start, named[0])), f"the loop over {name} speaks of the theorem's block")
-    run.conditions.extend(term_of(fact) for _, fact in invariant.facts(num_turns, start, end, *named))
+    run.know(*[term_of(fact) for _, fact in invariant.facts(num_turns, start, end, *named)])
     return end
-
-
-RULES: dict[str, tuple[Any, Any]] = {
-    "repeat": (repeat, repeat_by_induction),
-    "foreach": (foreach, foreach_by_induction),
-}
-
-
-@contextmanager
-def inductive(modules: tuple[ModuleType, ...]) -> Iterator[None]:
-    """Use the loop rule wherever the modules name one of the two loops."""
-    named = [(module, name) for module in modules for name in RULES if vars(module).get(name) is RULES[name][0]]
-    for module, name in named:
-        setattr(module, name, RULES[name][1])
-    try:
-        yield
-    finally:
-        for module, name in named:
-            setattr(module, name, RULES[name][0])

@@ -10,7 +10,7 @@ A state is well formed if every block is. A theorem states that for the blocks i
 no statement needs a quantifier. A witness or a counterexample is a pool of four usable blocks, all of them well formed.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import count
 from typing import Any
 
@@ -70,7 +70,7 @@ class SymbolicPool:
         run = current_run()
         run.oblige(self.free > 0, "the queue is not empty when its head is asked for")
         block = z3.Int(f"head of state {self.version}")
-        run.conditions.append(z3.And(block > 0, block < self.size, z3.Select(self.queued, block)))
+        run.know(block > 0, block < self.size, z3.Select(self.queued, block))
         return Int(block)
 
     def with_ref(self, block: Any, ref: Any) -> "SymbolicPool":
@@ -99,6 +99,11 @@ class SymbolicPool:
         current_run().oblige(z3.Not(z3.Select(self.queued, term)), "a block that is put into the queue is not in it")
         queued, stamps = z3.Store(self.queued, term, True), z3.Store(self.stamps, term, stamp)
         return self._next(queued=queued, stamps=stamps, free=self.free + 1, **ends)
+
+    def joined_with(self, condition: Any, other: "SymbolicPool") -> "SymbolicPool":
+        """This pool where the condition holds, else the other."""
+        parts = [part.name for part in fields(self) if part.name != "version"]
+        return self._next(**{part: z3.If(condition, getattr(self, part), getattr(other, part)) for part in parts})
 
     def _next(self, **parts: Any) -> "SymbolicPool":
         return replace(self, version=next(VERSIONS), **parts)

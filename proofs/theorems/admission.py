@@ -8,8 +8,9 @@ import z3
 from slotproof.proofs.engine import Bool, Int
 from slotproof.proofs.loops import ANY_BLOCK, INVARIANTS, ITS_PLACE, Facts, Invariant
 from slotproof.proofs.pool import AnyPool, SymbolicPool, is_queued, is_usable, is_well_formed
+from slotproof.proofs.scope import Scope, negated
 from slotproof.proofs.table import SymbolicTable
-from slotproof.proofs.theorem import Scope, negated, theorem
+from slotproof.proofs.theorem import theorem
 from slotproof.spec import admission
 from slotproof.spec.admission import Growth
 from slotproof.spec.arithmetic import ceil_div

@@ -1,6 +1,7 @@
 """Theorems about `spec/arithmetic.py`: every count, for all integers and every block size."""
 
-from slotproof.proofs.theorem import Scope, negated, theorem
+from slotproof.proofs.scope import Scope, negated
+from slotproof.proofs.theorem import theorem
 from slotproof.spec import arithmetic
 
 
@@ -118,3 +119,46 @@ def a_prompt_that_fits_is_never_refused_a_chunk(s: Scope) -> None:
     s.assume(negated(arithmetic.is_short(arithmetic.blocks_missing(whole, 0, present) + idle, watermark, free, 0)))
     chunk = arithmetic.ceil_div(arithmetic.slots_needed(computed, new, 0, longest), block_size)
     s.prove(negated(arithmetic.is_short(arithmetic.blocks_missing(chunk, 0, present) + idle, watermark, free, 0)))
+
+
+@theorem("ADMIT-1", "With full attention a prompt that stage 0 admits fits chunk by chunk if nothing else changes.")
+def what_stage_0_admits_fits_chunk_by_chunk(s: Scope) -> None:
+    prompt, longest, block_size = s.integer("prompt", 1), s.integer("max_model_len", 1), s.integer("block_size", 1)
+    reached, present, idle = s.integer("reached"), s.integer("present"), s.integer("idle")
+    watermark, free = s.integer("watermark"), s.integer("free")
+    s.assume(reached <= prompt)
+    whole = arithmetic.ceil_div(arithmetic.imin(prompt, longest), block_size)
+    charged = arithmetic.blocks_missing(whole, 0, present) + idle
+    s.assume(negated(arithmetic.is_short(charged, watermark, free, 0)))
+    chunk = arithmetic.ceil_div(arithmetic.slots_needed(reached, 0, 0, longest), block_size)
+    needed = arithmetic.blocks_missing(chunk, 0, present) + idle
+    s.prove(negated(arithmetic.is_short(needed, watermark, free, 0)))
+
+
+@theorem("ADMIT-1", "Lookahead and a reserve break that promise by no more than the blocks they add.")
+def lookahead_and_reserve_cost_what_they_add(s: Scope) -> None:
+    tokens, lookahead, block_size = s.integer("tokens"), s.integer("lookahead"), s.integer("block_size", 1)
+    present, longest = s.integer("present"), s.integer("max_model_len", 1)
+    plain = arithmetic.ceil_div(arithmetic.slots_needed(tokens, 0, 0, longest), block_size)
+    ahead = arithmetic.ceil_div(arithmetic.slots_needed(tokens, 0, lookahead, longest), block_size)
+    more = arithmetic.blocks_missing(ahead, 0, present) - arithmetic.blocks_missing(plain, 0, present)
+    s.prove(more >= 0)
+    s.prove(more <= arithmetic.ceil_div(lookahead, block_size))
+
+
+@theorem("ADMIT-1", "Stage 0 charges a window less than a chunk needs exactly if that reaches past the cap.")
+def a_window_is_charged_too_little_exactly_past_its_cap(s: Scope) -> None:
+    whole, cap, chunk = s.integer("whole"), s.integer("cap"), s.integer("chunk")
+    skipped, present = s.integer("skipped"), s.integer("present")
+    s.assume(chunk <= whole)
+    charged = arithmetic.blocks_missing(arithmetic.imin(whole, cap), skipped, present)
+    needed = arithmetic.blocks_missing(chunk, skipped, present)
+    s.prove((charged < needed) == ((chunk > cap) & (chunk > skipped) & (chunk > present)))
+
+
+@theorem("COUNT-1", "Adding idle hits inside the clamp gives the same count exactly if nothing is present too many.")
+def the_seeds_count_is_the_clamped_one_exactly_when_the_table_is_not_ahead(s: Scope) -> None:
+    required, present, idle = s.integer("required"), s.integer("present"), s.integer("idle")
+    inside = arithmetic.imax(required - present + idle, 0)
+    outside = arithmetic.blocks_missing(required, 0, present) + idle
+    s.prove((inside == outside) == ((required >= present) | (idle == 0)))

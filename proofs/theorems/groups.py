@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from slotproof.proofs.theorem import Scope, theorem
+from slotproof.proofs.scope import Scope
+from slotproof.proofs.theorem import theorem
 from slotproof.spec.admission import skipped_blocks
 from slotproof.spec.arithmetic import ceil_div
 from slotproof.spec.groups import FullAttention, SlidingWindow

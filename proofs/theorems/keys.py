@@ -1,6 +1,7 @@
 """Theorems about `spec/keys.py`: two blocks have one key only if they hold one prefix for one group."""
 
-from slotproof.proofs.theorem import Scope, theorem
+from slotproof.proofs.scope import Scope
+from slotproof.proofs.theorem import theorem
 from slotproof.spec import keys
 from slotproof.spec.pool import NO_KEY
 

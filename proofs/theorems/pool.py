@@ -3,7 +3,8 @@
 from typing import Any
 
 from slotproof.proofs.pool import is_least, is_queued, is_well_formed, stands_before
-from slotproof.proofs.theorem import Scope, negated, theorem
+from slotproof.proofs.scope import Scope, negated
+from slotproof.proofs.theorem import theorem
 from slotproof.spec import pool as steps
 from slotproof.spec.config import FreeOrder
 from slotproof.spec.pool import NO_KEY, NULL_BLOCK
