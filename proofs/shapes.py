@@ -6,7 +6,7 @@ in any order, and any held ones.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -152,16 +152,22 @@ def pick(name: str, free: list[int], held: list[int]) -> int:
     return free.pop(place) if place < len(free) else held.pop(0)
 
 
-def any_request(num_tokens: Any = None) -> Any:
-    """A request of which nothing is known but perhaps its length."""
+def any_request() -> Any:
+    """A request of which nothing is known."""
     return SymbolicRequest(
         ASKING,
-        integer("num_tokens", 1) if num_tokens is None else num_tokens,
+        integer("num_tokens", 1),
         integer("num_computed_tokens"),
         integer("num_in_flight_tokens"),
         Choice("status", Status),
-        BLOCK_SIZE,
     )
+
+
+def any_short_request(most_blocks: int) -> Any:
+    """A request of at most so many full blocks, and a few tokens more."""
+    full = choose("full blocks", most_blocks)
+    rest = choose("tokens behind them", BLOCK_SIZE - 1)
+    return replace(any_request(), num_tokens=full * BLOCK_SIZE + rest, num_full_blocks=full)
 
 
 def any_arguments(hit: Hit, most_external: int) -> Call:

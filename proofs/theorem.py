@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slotproof.proofs.engine import EngineError, Path, explore
-from slotproof.proofs.operations import Operation, Step, concrete_step, paths_in
+from slotproof.proofs.operations import Operation, Step, World, concrete_step, paths_in
 from slotproof.proofs.prepared import sources_noted, the_specification_prepared
 from slotproof.proofs.scope import Inputs, Refuted, Scope, Undecided, words
 from slotproof.proofs.shown import step_in_words
@@ -32,6 +32,9 @@ class Theorem:
     body: Callable[..., None]
     operation: Operation | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return theorem_named, (self.name,)
+
 
 @dataclass(slots=True)
 class Evidence:
@@ -47,6 +50,13 @@ class Evidence:
 
 
 THEOREMS: list[Theorem] = []
+
+VACUOUS = "no input meets the premises, so the theorem says nothing"
+
+
+def theorem_named(name: str) -> Theorem:
+    """The theorem of this name: how one crosses processes, since its body cannot."""
+    return next(stated for stated in THEOREMS if stated.name == name)
 
 
 def theorem(law: str, statement: str, scope: str = "all integers") -> Callable[[Callable[[Scope], None]], Theorem]:
@@ -69,11 +79,42 @@ def _registrar(law: str, statement: str, scope: str, operation: Operation | None
 
 
 def prove(stated: Theorem) -> Evidence:
-    """Execute a theorem symbolically, on a witness, and on its counterexample if it has one."""
+    """The evidence for a theorem; a theorem about an operation is given up in the first world that refutes it."""
+    if stated.operation is None:
+        return attempt(stated, show_body)
+    parts = []
+    for world in stated.operation.worlds:
+        parts.append(prove_in(stated, world))
+        if parts[-1].status != "proved":
+            break
+    return combined(parts)
+
+
+def prove_in(stated: Theorem, world: World) -> Evidence:
+    """The evidence for a theorem in one world; without a witness if it says nothing there."""
+    return attempt(stated, lambda stated, evidence: show_steps(stated, world, evidence))
+
+
+def combined(parts: list[Evidence]) -> Evidence:
+    """The evidence in all worlds: what is wrong in the first that is not proved, and the first witness."""
+    first = next((part for part in parts if part.status != "proved"), parts[0])
+    whole = Evidence(first.theorem, first.status, sum(part.seconds for part in parts))
+    whole.counterexample = first.counterexample
+    whole.num_obligations = sum(part.num_obligations for part in parts)
+    whole.witness = next((part.witness for part in parts if part.witness), "")
+    for part in parts:
+        whole.digests.update(part.digests)
+    if whole.status == "proved" and not whole.witness:
+        whole.status, whole.counterexample = "failed", VACUOUS
+    return whole
+
+
+def attempt(stated: Theorem, show: Callable[[Theorem, Evidence], str]) -> Evidence:
+    """Show a theorem; it is proved only if every goal is."""
     started = time.monotonic()
     evidence = Evidence(stated, "proved", 0.0)
     try:
-        evidence.witness = (show_steps if stated.operation else show_body)(stated, evidence)
+        evidence.witness = show(stated, evidence)
     except Refuted as refuted:
         evidence.status, evidence.counterexample = "failed", reproduced(stated, refuted.inputs)
     except RefutedStep as refuted:
@@ -117,7 +158,7 @@ def witness_of(stated: Theorem, scope: Scope, paths: list[tuple[Any, ...]]) -> I
             break
         stated.body(Scope(found))
     if found is None:
-        raise EngineError("no input meets the premises, so the theorem says nothing")
+        raise EngineError(VACUOUS)
     return found
 
 
@@ -139,18 +180,15 @@ class RefutedStep(Exception):
     """A goal does not hold for a step, which is described as far as it could be re-executed."""
 
 
-def show_steps(stated: Theorem, evidence: Evidence) -> str:
-    """Prove the body for every path of its operation in every world; a step that it speaks about, in words."""
+def show_steps(stated: Theorem, world: World, evidence: Evidence) -> str:
+    """Prove the body for every path of its operation in a world; a step that it speaks about, in words."""
     assert stated.operation is not None
     witness = ""
-    for world in stated.operation.worlds:
-        explored = paths_in(stated.operation, world)
-        evidence.digests.update(explored.digests)
-        for path in explored.paths:
-            for speaking in show_step(stated, path, evidence):
-                witness = witness or (step_witness(stated, path.result, speaking) if world.small else "")
-    if not witness:
-        raise EngineError("no step meets the premises, so the theorem says nothing")
+    explored = paths_in(stated.operation, world)
+    evidence.digests.update(explored.digests)
+    for path in explored.paths:
+        for speaking in show_step(stated, path, evidence):
+            witness = witness or (step_witness(stated, path.result, speaking) if world.small else "")
     return witness
 
 

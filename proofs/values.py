@@ -45,7 +45,7 @@ class SymbolicRequest:
     num_computed_tokens: Any
     num_in_flight_tokens: Any
     status: Choice
-    block_size: int
+    num_full_blocks: int = SHOWN_PREFIX
     draft_token_ids: tuple[Any, ...] = ()
 
     def prefix_key(self, position: Any) -> Int:
@@ -57,14 +57,14 @@ class SymbolicRequest:
     @property
     def prefix_keys(self) -> range:
         """As many as there are full blocks."""
-        return range(self.num_tokens // self.block_size)
+        return range(self.num_full_blocks)
 
     def under(self, model: z3.ModelRef) -> Request:
         """The request that a model describes."""
         tokens, computed, flying = (
             number(model, value) for value in (self.num_tokens, self.num_computed_tokens, self.num_in_flight_tokens)
         )
-        keys = tuple(number(model, PREFIX_KEY(place)) for place in range(max(tokens // self.block_size, SHOWN_PREFIX)))
+        keys = tuple(number(model, PREFIX_KEY(place)) for place in self.prefix_keys)
         flights = (Flight(flying, (), samples=False),) if flying else ()
         drafts = under(model, self.draft_token_ids)
         return Request(

@@ -4,9 +4,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from slotproof.proofs.engine import current_run
+from slotproof.proofs.engine import ImpossiblePath, current_run
 from slotproof.proofs.operations import Operation, World
-from slotproof.proofs.shapes import ASKING, Shape, any_call, any_request, any_snapshot, choose, integer
+from slotproof.proofs.shapes import (
+    ASKING,
+    Shape,
+    any_call,
+    any_request,
+    any_short_request,
+    any_snapshot,
+    choose,
+    integer,
+)
 from slotproof.spec import admission, lookup, release
 from slotproof.spec.admission import Allocation, Call, Refusal
 from slotproof.spec.snapshot import Snapshot
@@ -106,7 +115,7 @@ def waiting_frees(shape: Shape) -> tuple[tuple[int, ...], ...]:
 RETURN = Operation(
     "return_deferred",
     lambda before: release.return_deferred(before),
-    tuple(world(shape, a_waiting_free) for shape in HOLDING),
+    tuple(world(shape, a_waiting_free) for shape in HOLDING[:4]),
     "any deferred free, up to 5 blocks",
 )
 
@@ -151,13 +160,16 @@ COMMIT = Operation(
     "any commit, up to 5 blocks",
 )
 
-PREFIX_TOKENS = 5
-"""A lookup is run for every request of up to so many tokens."""
+PREFIX_BLOCKS = 3
+"""A lookup is run for every request of up to so many full blocks."""
 
 
 def a_request(shape: Shape) -> tuple[Snapshot, tuple[Any, ...]]:
     """A snapshot and a request of few tokens that holds nothing."""
-    return any_snapshot(shape), (any_request(1 + choose("num_tokens", PREFIX_TOKENS - 1)),)
+    request = any_short_request(PREFIX_BLOCKS)
+    if request.num_tokens == 0:
+        raise ImpossiblePath
+    return any_snapshot(shape), (request,)
 
 
 LOOKUP = Operation(
@@ -172,7 +184,7 @@ LOOKUP = Operation(
             Shape("fw", free=3, held=(0, 0)),
         )
     ),
-    f"up to {PREFIX_TOKENS} tokens and 4 blocks",
+    f"prefixes of up to {PREFIX_BLOCKS} blocks",
 )
 
 
