@@ -14,13 +14,13 @@ deterministic, so replaying the noted sides leads to the same branches; that is 
 Python, Z3, and the files that stand in for parts of the specification: this one, `pool`, `table` and `loops`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from functools import wraps
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import z3
 
@@ -176,10 +176,13 @@ class Run:
 
     given: tuple[Any, ...]
     replay: tuple[bool, ...] = ()
+    everywhere: list[Callable[[Any], Iterable[Any]]] = field(default_factory=list)
+    merges: dict[tuple[Any, ...], list[Any]] = field(default_factory=dict)
+    prefix: str = ""
     facts: list[Any] = field(default_factory=list)
     conditions: list[Any] = field(default_factory=list)
     known: list[Any] = field(default_factory=list)
-    merges: dict[tuple[Any, ...], list[Any]] = field(default_factory=dict)
+    num_names: int = 0
     num_merges: int = 0
     sides: list[bool] = field(default_factory=list)
     noted: list[tuple[bool, ...]] = field(default_factory=list)
@@ -221,6 +224,20 @@ class Run:
         self.facts.extend(facts)
         self.known.extend(facts)
 
+    def fresh_name(self) -> str:
+        """A name that no other unknown of this run has, and that a replay gives again."""
+        self.num_names += 1
+        return f"{self.prefix}{self.num_names}"
+
+    def know_everywhere(self, fact: Callable[[Any], Iterable[Any]]) -> None:
+        """Note what is known of every block; it is stated for each block that is mentioned from now on."""
+        self.everywhere.append(fact)
+
+    def mention(self, block: Any) -> None:
+        """State for a block what is known of every one."""
+        for fact in self.everywhere:
+            self.know(*fact(block))
+
     def may_be(self, term: Any) -> bool:
         """Whether Z3 cannot exclude the term here."""
         return bool(BRANCHES.answer(self.known, term, Ask.BRANCH) != z3.unsat)
@@ -229,7 +246,9 @@ class Run:
         """The paths of a nested exploration; a replay, which comes by the same sides, need not find them again."""
         place = (*self.sides, self.num_merges)
         self.num_merges += 1
-        if place not in self.merges:
+        if place in self.merges:
+            self.fresh_name()
+        else:
             self.merges[place] = explore(body, tuple(self.known))
         return self.merges[place]
 
@@ -242,8 +261,7 @@ class Run:
         self.obligations += 1
         if BRANCHES.answer(self.known, z3.Not(term), Ask.GOAL) == z3.unsat:
             return
-        answer, _ = check((*self.known, z3.Not(term)), Ask.GOAL)
-        if answer != z3.unsat:
+        if answer_to_goal(self.known, z3.Not(term)) != z3.unsat:
             raise EngineError(f"not shown: {what}")
 
 
@@ -325,8 +343,10 @@ def explore(body: Callable[[], Result], given: tuple[Any, ...]) -> list[Path[Res
     paths: list[Path[Result]] = []
     waiting: list[tuple[bool, ...]] = [()]
     merges: dict[tuple[Any, ...], list[Any]] = {}
+    everywhere = _runs[-1].everywhere if _runs else []
+    prefix = f"{_runs[-1].fresh_name()}." if _runs else ""
     while waiting:
-        run = Run(given, waiting.pop(), merges=merges)
+        run = Run(given, waiting.pop(), list(everywhere), merges, prefix)
         with under_way(run), suppress(ImpossiblePath):
             result = body()
             paths.append(Path(tuple(run.conditions), tuple(run.facts), result))
@@ -357,6 +377,9 @@ def merged(function: Callable[..., Any]) -> Callable[..., Any]:
         paths = run.paths_through(lambda: function(*arguments))
         if not paths:
             raise ImpossiblePath
+        if len(paths) == 1:
+            run.know(*paths[0].known)
+            return paths[0].result
         for path in paths:
             run.know(*[z3.Implies(z3.And(*path.conditions), fact) for fact in path.facts])
         try:
@@ -407,6 +430,74 @@ def either(condition: Any, yes: Any, no: Any) -> Any:
     if yes == no:
         return yes
     raise CannotJoin
+
+
+def answer_to_goal(known: list[Any], negated_goal: Any) -> Any:
+    """Z3's answer to whether a goal can fail, asked without arithmetic between unknowns first.
+
+    Products and quotients of unknowns can keep Z3 from seeing what the other premises say. What holds whatever they
+    are holds for what they are.
+    """
+    terms = (*known, negated_goal)
+    plain = [abstracted(term) for term in terms]
+    answer, _ = check((*plain, *quotients_in_order(plain)), Ask.GOAL)
+    return answer if answer == z3.unsat else check(terms, Ask.GOAL)[0]
+
+
+def quotients_in_order(plain: list[Any]) -> list[Any]:
+    """Of quotients by one positive divisor the larger dividend has the larger."""
+    used = set(names_in(plain))
+    quotients = [one for one in _quotients if str(one.quotient) in used]
+    return [
+        z3.Implies(z3.And(one.divisor > 0, one.dividend <= other.dividend), one.quotient <= other.quotient)
+        for one in quotients
+        for other in quotients
+        if one is not other and one.divisor.eq(other.divisor)
+    ]
+
+
+def names_in(terms: list[Any]) -> Iterator[str]:
+    """The names of the unknowns that stand for products and quotients."""
+    seen: set[int] = set()
+    waiting = list(terms)
+    while waiting:
+        term = waiting.pop()
+        if term.get_id() not in seen:
+            seen.add(term.get_id())
+            waiting += term.children()
+            if z3.is_const(term):
+                yield str(term)
+
+
+class Quotient(NamedTuple):
+    """An unknown in the place of a quotient of unknowns."""
+
+    quotient: Any
+    dividend: Any
+    divisor: Any
+
+
+_quotients: list[Quotient] = []
+
+
+def abstracted(term: Any) -> Any:
+    """The term with an unknown in the place of each product or quotient of unknowns, the same for the same."""
+    kept = _abstracted.get(term.get_id())
+    if kept is None:
+        children = [abstracted(child) for child in term.children()]
+        unknowns = [child for child in children if not z3.is_int_value(child)]
+        if term.decl().kind() in (z3.Z3_OP_MUL, z3.Z3_OP_IDIV, z3.Z3_OP_MOD) and len(unknowns) > 1:
+            kept = term, z3.Int(f"unknown {term.get_id()}")
+            if term.decl().kind() == z3.Z3_OP_IDIV:
+                _quotients.append(Quotient(kept[1], *children))
+        else:
+            kept = term, term.decl()(*children) if children else term
+        _abstracted[term.get_id()] = kept
+    return kept[1]
+
+
+_abstracted: dict[int, tuple[Any, Any]] = {}
+"""What became of a term, which is kept so that its id stays its own."""
 
 
 def check(terms: tuple[Any, ...], ask: Ask) -> tuple[Any, Any]:

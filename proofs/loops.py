@@ -6,14 +6,15 @@ path through the step. Then, whatever n is, the state after the loop is one that
 else is known of it. The first three are obligations, so a wrong invariant, a negative count, or a step that breaks the
 invariant only on a later turn is a failure.
 
-An invariant speaks about counts and about one block and its place in the table. It is shown for a fresh block, of which
-only `presumed` is known, whatever the theorem supposes about its own; so it holds for every block that meets this. Two
-such blocks are used: the one that the turn handles, and the one that the theorem names, which must be shown to meet it.
+An invariant speaks about counts, about one block, and about one entry of the state's table. It is shown for a fresh
+block and a fresh entry, of which only `presumed` is known, whatever the theorem supposes about its own. So afterwards
+it is known of every block that meets this, and stated for each one that is mentioned: entries read, heads popped, and
+the block that the theorem names.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
+from inspect import getclosurevars
 from typing import Any
 
 import z3
@@ -24,36 +25,32 @@ from slotproof.proofs.table import SymbolicTable
 from slotproof.spec.loops import foreach, repeat
 from slotproof.spec.snapshot import Table
 
-Subject = tuple[Any, Any]
-"""A block, and its place in the table."""
-
 Facts = list[tuple[str, Any]]
 """What an invariant says, each with its name."""
 
-ANY_BLOCK, ITS_PLACE = "any block", "its place"
-"""The theorem's inputs that the state after a loop is told about.
+Context = Mapping[str, Any]
+"""The variables that the step of a loop closes over, and the `items` it runs over."""
 
-A place out of the table's range means that the block is not in it.
-"""
+ANY_BLOCK = "any block"
+"""The block that a theorem names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
     """`unknown(start, mark)` makes a state of which nothing is known.
 
-    `facts(turn, start, state, block, place)` says what holds before a turn, for every block with
-    `presumed(start, block)`.
+    `facts(turn, start, state, block, context)` says what holds before a turn, for every block with
+    `presumed(start, block)`; `entries(turn, start, state, place, context)` what holds of the entry at any place.
     """
 
     unknown: Callable[[Any, str], Any]
-    facts: Callable[[Any, Any, Any, Any, Any], Facts]
+    facts: Callable[[Any, Any, Any, Any, Context], Facts]
     presumed: Callable[[Any, Any], Any] = lambda _, __: True
+    entries: Callable[[Any, Any, Any, Any, Context], Facts] = lambda *_: []
 
 
 INVARIANTS: dict[str, Invariant] = {}
 """By the name of the step."""
-
-_loops = count()
 
 
 def is_small(state: Any) -> bool:
@@ -65,57 +62,78 @@ def repeat_by_induction(num_turns: Any, step: Callable[[Any, Any], Any], start: 
     """`repeat`, for a number of turns that is not known."""
     if isinstance(num_turns, int) or is_small(start):
         return repeat(num_turns, step, start)
-    return by_induction(step.__name__, num_turns, lambda turn, state, _: step(turn, state), start, lambda _: [])
+    return by_induction(step, num_turns, step, start, getclosurevars(step).nonlocals)
 
 
 def foreach_by_induction(items: Any, step: Callable[[Any, Any], Any], start: Any) -> Any:
     """`foreach`, over a table of which nothing is known."""
     if not isinstance(items, SymbolicTable):
         return foreach(items, step, start)
-
-    def one_turn(index: Any, state: Any, subject: Subject) -> Any:
-        return step(items.naming(*subject).entry(index), state)
-
-    return by_induction(step.__name__, items.length, one_turn, start, lambda index: [(items.entry(index), index)])
+    context = {**getclosurevars(step).nonlocals, "items": items}
+    return by_induction(step, items.length, lambda turn, state: step(items.entry(turn), state), start, context)
 
 
 def by_induction(
-    name: str,
-    num_turns: Any,
-    step: Callable[[Any, Any, Subject], Any],
-    start: Any,
-    handled: Callable[[Any], list[Subject]],
+    step: Callable[[Any, Any], Any], num_turns: Any, one_turn: Callable[[Any, Any], Any], start: Any, context: Context
 ) -> Any:
-    """The loop rule; `handled` names the block that a turn handles, and its place.
+    """The loop rule.
 
     Raises:
         EngineError: where no invariant is stated, an obligation is not shown, or no turn is possible.
     """
+    name = step.__name__
     if name not in INVARIANTS:
         raise EngineError(f"no invariant is stated for the loop over {name}")
-    invariant, mark, run = INVARIANTS[name], f" in loop {next(_loops)}", current_run()
-    fresh = Int(z3.Int(f"{ANY_BLOCK}{mark}")), Int(z3.Int(f"{ITS_PLACE}{mark}"))
-    turn, before = Int(z3.Int(f"turn{mark}")), invariant.unknown(start, mark)
+    invariant, run = INVARIANTS[name], current_run()
+    mark = f" in loop {run.fresh_name()}"
+    block, place = Int(z3.Int(f"{ANY_BLOCK}{mark}")), Int(z3.Int(f"any place{mark}"))
+    turn = Int(z3.Int(f"turn{mark}"))
+
+    def of_block(turn: Any, state: Any, one: Any) -> Iterator[Any]:
+        presumed = term_of(invariant.presumed(start, one))
+        return (z3.Implies(presumed, term_of(fact)) for _, fact in invariant.facts(turn, start, state, one, context))
+
+    def claimed(turn: Any, state: Any) -> Any:
+        if not isinstance(getattr(state, "table", None), SymbolicTable):
+            return state
+
+        def claims(place: Any) -> tuple[Any, ...]:
+            return tuple(term_of(fact) for _, fact in invariant.entries(turn, start, state, place, context))
+
+        return state._replace(table=state.table.claiming(claims))
+
+    before = claimed(turn, invariant.unknown(start, mark))
+
+    def show(turn: Any, state: Any, when: str) -> None:
+        facts = invariant.facts(turn, start, state, block, context)
+        for what, fact in (*facts, *invariant.entries(turn, start, state, place, context)):
+            current_run().oblige(term_of(fact), f"{when} the loop over {name}: {what}")
+
+    def fresh() -> None:
+        current_run().know(term_of(invariant.presumed(start, block)))
+        current_run().mention(block.term)
+        for state in (start, before):
+            if isinstance(getattr(state, "table", None), SymbolicTable):
+                state.table.mention(place)
 
     def first() -> None:
-        for what, fact in invariant.facts(0, start, start, *fresh):
-            current_run().oblige(term_of(fact), f"before the loop over {name}: {what}")
+        fresh()
+        show(0, start, "before")
 
     def later() -> None:
-        for block, place in (fresh, *handled(turn)):
-            facts = invariant.facts(turn, start, before, block, place)
-            current_run().know(term_of(invariant.presumed(start, block)), *[term_of(fact) for _, fact in facts])
-        after = step(turn, before, fresh)
-        for what, fact in invariant.facts(turn + 1, start, after, *fresh):
-            current_run().oblige(term_of(fact), f"after a turn of the loop over {name}: {what}")
+        current_run().know_everywhere(lambda one: of_block(turn, before, Int(one)))
+        fresh()
+        show(turn + 1, one_turn(turn, before), "after a turn of")
 
     run.oblige(term_of(num_turns >= 0), "a loop has no negative number of turns")
-    known = tuple(run.known)
-    explore(first, (*known, term_of(invariant.presumed(start, fresh[0]))))
-    within = (*known, term_of(turn >= 0), term_of(turn < num_turns))
+    if not run.may_be(term_of(num_turns > 0)):
+        return start
+    explore(first, tuple(run.known))
+    within = (*run.known, term_of(turn >= 0), term_of(turn < num_turns))
     if not any(check((*within, *path.known), Ask.MODEL)[0] == z3.sat for path in explore(later, within)):
         raise EngineError(f"no turn of the loop over {name} is possible, so nothing is shown of it")
-    named, end = (Int(z3.Int(ANY_BLOCK)), Int(z3.Int(ITS_PLACE))), invariant.unknown(start, f" after{mark}")
-    run.oblige(term_of(invariant.presumed(start, named[0])), f"the loop over {name} speaks of the theorem's block")
-    run.know(*[term_of(fact) for _, fact in invariant.facts(num_turns, start, end, *named)])
+    end = claimed(num_turns, invariant.unknown(start, f" after{mark}"))
+    run.know_everywhere(lambda one: of_block(num_turns, end, Int(one)))
+    run.oblige(term_of(invariant.presumed(start, Int(z3.Int(ANY_BLOCK)))), f"the loop over {name} speaks of the block")
+    run.mention(z3.Int(ANY_BLOCK))
     return end

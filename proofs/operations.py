@@ -6,7 +6,9 @@ from typing import Any
 
 from slotproof.proofs.bounded import PoolMisused
 from slotproof.proofs.engine import Ask, EngineError, Path, check, explore
+from slotproof.proofs.pool import SymbolicPool
 from slotproof.proofs.prepared import sources_noted, the_code, the_specification_prepared
+from slotproof.proofs.unbounded import shown, small_world
 from slotproof.proofs.values import smallness, under
 from slotproof.spec.preconditions import PreconditionError
 from slotproof.spec.snapshot import Snapshot
@@ -14,7 +16,7 @@ from slotproof.spec.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Snapshots and arguments, all at once; `words` says which. In a `small` one everything can be shown."""
+    """Snapshots and arguments, all at once; `words` says which. In a `small` one a path's model is a whole result."""
 
     words: str
     any_input: Callable[[], tuple[Snapshot, tuple[Any, ...]]]
@@ -82,7 +84,7 @@ def paths_in(operation: Operation, world: World) -> Explored:
             paths = explore(lambda: carried_out(operation, *world.any_input()), ())
         found = Explored(paths, digests)
         with sources_noted(found.digests):
-            for path in paths:
+            for path in paths if world.small else ():
                 replay(path)
         _explored[question] = found
     return _explored[question]
@@ -105,9 +107,14 @@ def replay(path: Path[Step]) -> None:
 
 def concrete_step(step: Step, conditions: tuple[Any, ...]) -> tuple[Step, Any] | None:
     """A step with plain values that meets the conditions, carried out anew, and the model it comes from."""
+    unbounded = isinstance(step.before.pool, SymbolicPool)
+    shown_only = small_world(step.before, *step.arguments) if unbounded else ()
     for bounds in (smallness((step.before, step.arguments)), ()):
-        _, model = check((*conditions, *bounds), Ask.MODEL)
+        _, model = check((*conditions, *shown_only, *bounds), Ask.MODEL)
         if model is not None:
-            before, arguments = under(model, (step.before, step.arguments))
-            return carried_out(step.operation, before, arguments), model
+            if unbounded:
+                before, *arguments = shown(model, step.before, *step.arguments)
+            else:
+                before, arguments = under(model, (step.before, step.arguments))
+            return carried_out(step.operation, before, tuple(arguments)), model
     return None

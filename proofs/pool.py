@@ -11,7 +11,6 @@ no statement needs a quantifier. A witness or a counterexample is a pool of four
 """
 
 from dataclasses import dataclass, field, fields, replace
-from itertools import count
 from typing import Any
 
 import z3
@@ -26,9 +25,6 @@ MOST = 4
 """The highest reference count and key in them."""
 
 
-VERSIONS = count()
-
-
 @dataclass(frozen=True, slots=True)
 class SymbolicPool:
     """Any pool; no two states have one `version`, so their heads are different unknowns."""
@@ -41,7 +37,7 @@ class SymbolicPool:
     front: Any
     back: Any
     free: Any
-    version: int = field(default_factory=lambda: next(VERSIONS))
+    version: str = field(default_factory=lambda: current_run().fresh_name())
 
     @classmethod
     def arbitrary(cls, size: Any = None, mark: str = "") -> "SymbolicPool":
@@ -71,6 +67,7 @@ class SymbolicPool:
         run.oblige(self.free > 0, "the queue is not empty when its head is asked for")
         block = z3.Int(f"head of state {self.version}")
         run.know(block > 0, block < self.size, z3.Select(self.queued, block))
+        run.mention(block)
         return Int(block)
 
     def with_ref(self, block: Any, ref: Any) -> "SymbolicPool":
@@ -106,7 +103,7 @@ class SymbolicPool:
         return self._next(**{part: z3.If(condition, getattr(self, part), getattr(other, part)) for part in parts})
 
     def _next(self, **parts: Any) -> "SymbolicPool":
-        return replace(self, version=next(VERSIONS), **parts)
+        return replace(self, version=current_run().fresh_name(), **parts)
 
 
 AnyPool = SymbolicPool | Pool

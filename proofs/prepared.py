@@ -11,6 +11,7 @@ from typing import Any
 
 from slotproof.proofs.engine import Bool, ImpossiblePath, current_run, merged
 from slotproof.proofs.loops import foreach_by_induction, repeat_by_induction
+from slotproof.proofs.unbounded import SymbolicHit
 from slotproof.spec import (
     admission,
     arithmetic,
@@ -72,6 +73,9 @@ MERGED: frozenset[Callable[..., Any]] = frozenset(
 """Functions whose paths mostly lead to results of one shape: each is explored by itself."""
 
 
+REQUIRE_ADOPTION = preconditions.require_adoption
+
+
 def assumed(holds: Bool | bool, _: str) -> None:
     """What `require` becomes: a call that neglects a duty is outside the specification, so a proof goes on without."""
     if isinstance(holds, Bool):
@@ -83,6 +87,15 @@ def assumed(holds: Bool | bool, _: str) -> None:
     raise ImpossiblePath
 
 
+def adoption_assumed(snapshot: Any, request: Any, hit: Any, holding: Any) -> None:
+    """`require_adoption`, and for a hit of any length what its making does not say: that nothing is held yet."""
+    if isinstance(hit, SymbolicHit):
+        assumed(holding.tables[0].length == 0, "adopt-before-holding")
+        assumed((hit.num_tokens < request.num_tokens) | (hit.num_tokens == 0), "hit-is-whole-blocks")
+    else:
+        REQUIRE_ADOPTION(snapshot, request, hit, holding)
+
+
 @contextmanager
 def the_specification_prepared(digests: dict[str, str]) -> Iterator[None]:
     """Merge, use the loop rule and presume the preconditions; note a digest of every function that is called."""
@@ -90,6 +103,7 @@ def the_specification_prepared(digests: dict[str, str]) -> Iterator[None]:
         (loops.repeat, repeat_by_induction),
         (loops.foreach, foreach_by_induction),
         (preconditions.require, assumed),
+        (preconditions.require_adoption, adoption_assumed),
         *[(function, noting(merged(function), digests)) for function in MERGED],
     ]
     replaced = {old for old, _ in replacements}

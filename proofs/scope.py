@@ -11,15 +11,13 @@ from slotproof.proofs.engine import (
     EngineError,
     ImpossiblePath,
     Int,
+    answer_to_goal,
     check,
     current_run,
     term_of,
 )
 from slotproof.proofs.pool import AnyPool, SymbolicPool, concrete_pool, is_usable, is_well_formed, small_pool
-from slotproof.proofs.table import SymbolicTable
 from slotproof.proofs.values import number
-from slotproof.spec.pool import NULL_BLOCK
-from slotproof.spec.snapshot import Table
 
 SMALL = 12
 """A witness is looked for among numbers up to this one first."""
@@ -68,12 +66,6 @@ class Scope:
         self.assume(Int(self.the_pool.front) < Int(self.the_pool.back))
         return self.the_pool
 
-    def table(self, length: str, block: Any, place: Any) -> Any:
-        """An arbitrary table in which the block stands at this place; concretely all its other entries are null."""
-        if self.inputs is not None:
-            return Table(tuple(block if index == place else NULL_BLOCK for index in range(self.inputs[length])))
-        return SymbolicTable.arbitrary("entries", self.integer(length), block, place)
-
     def block(self, name: str, pool: AnyPool) -> Any:
         """An arbitrary usable block of a pool, well formed."""
         block = self.integer(name, 1)
@@ -107,7 +99,7 @@ class Scope:
         failing = (*known, z3.Not(goal))
         if BRANCHES.answer(known, failing[-1], Ask.GOAL, keep=False) == z3.unsat:
             return
-        answer, _ = check(failing, Ask.GOAL)
+        answer = answer_to_goal(known, failing[-1])
         if answer == z3.unsat:
             return
         inputs = self.inputs_that_meet(failing) if answer == z3.sat else None

@@ -10,11 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import z3
+
 from slotproof.proofs.engine import EngineError, Path, explore
+from slotproof.proofs.loops import ANY_BLOCK
 from slotproof.proofs.operations import Operation, Step, World, concrete_step, paths_in
 from slotproof.proofs.prepared import sources_noted, the_specification_prepared
 from slotproof.proofs.scope import Inputs, Refuted, Scope, Undecided, words
 from slotproof.proofs.shown import step_in_words
+from slotproof.proofs.values import number
 from slotproof.spec.preconditions import PreconditionError
 
 
@@ -188,7 +192,7 @@ def show_steps(stated: Theorem, world: World, evidence: Evidence) -> str:
     evidence.digests.update(explored.digests)
     for path in explored.paths:
         for speaking in show_step(stated, path, evidence):
-            witness = witness or (step_witness(stated, path.result, speaking) if world.small else "")
+            witness = witness or step_witness(stated, path.result, speaking, world)
     return witness
 
 
@@ -208,13 +212,26 @@ def show_step(stated: Theorem, path: Path[Step], evidence: Evidence) -> list[tup
     return [(*path.known, *one.known) for one in paths if one.result]
 
 
-def step_witness(stated: Theorem, step: Step, conditions: tuple[Any, ...]) -> str:
-    """A concrete step under these conditions for which the goals hold, in words."""
+def step_witness(stated: Theorem, step: Step, conditions: tuple[Any, ...], world: World) -> str:
+    """A concrete step under these conditions for which the goals hold, in words.
+
+    Of a world that is not small a model leaves open which blocks are popped, so its step may miss the premises.
+    """
     found = concrete_step(step, conditions)
     if found is None:
         return ""
-    stated.body(Scope({}), found[0])
+    try:
+        stated.body(Scope(named_inputs(found[1])), found[0])
+    except EngineError:
+        if world.small:
+            raise
+        return ""
     return step_in_words(found[0])
+
+
+def named_inputs(model: Any) -> Inputs:
+    """The block that a theorem about any pool names."""
+    return {ANY_BLOCK: number(model, z3.Int(ANY_BLOCK))}
 
 
 def reproduced_step(stated: Theorem, step: Step, refuted: Refuted) -> str:
@@ -223,7 +240,7 @@ def reproduced_step(stated: Theorem, step: Step, refuted: Refuted) -> str:
     if found is None:
         return "not reproduced: Z3 gives no example"
     try:
-        stated.body(Scope(refuted.inputs), found[0])
+        stated.body(Scope(named_inputs(found[1])), found[0])
     except Refuted:
         return step_in_words(found[0])
     except (EngineError, PreconditionError) as error:

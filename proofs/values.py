@@ -119,6 +119,8 @@ def smallness(value: Any) -> tuple[Any, ...]:
         return (value.term <= SMALL,)
     if isinstance(value, BoundedPool):
         return smallness((value.refs, value.keys))
+    if not isinstance(value, tuple | Mapping) and type(value).__module__.endswith((".pool", ".table")):
+        return ()
     if isinstance(value, tuple):
         return tuple(condition for part in value for condition in smallness(part))
     if isinstance(value, Mapping):

@@ -12,7 +12,6 @@ from slotproof.proofs.engine import EngineError, Int, explore
 from slotproof.proofs.loops import (
     ANY_BLOCK,
     INVARIANTS,
-    ITS_PLACE,
     Facts,
     Invariant,
     foreach_by_induction,
@@ -21,13 +20,14 @@ from slotproof.proofs.loops import (
 from slotproof.proofs.prove import stated_theorems
 from slotproof.proofs.table import SymbolicTable
 from slotproof.proofs.theorem import Evidence, prove
+from slotproof.proofs.theorems.admission import ANY_POOL
 from slotproof.spec import admission, pool
 from slotproof.spec.admission import Growth
 
 TURNS, START = z3.Int("turns"), z3.Int("start")
-LOOP_THEOREMS = {stated.name: stated for stated in stated_theorems() if "table" in stated.scope}
-PINNING = "every hit is pinned and nothing else"
-GROWING = [name for name in LOOP_THEOREMS if name != PINNING]
+LOOP_THEOREMS = {stated.name: stated for stated in stated_theorems() if stated.scope == ANY_POOL.scope}
+PINNING = "every hit is pinned once"
+GROWING = ["what leaves the queue was counted", "blocks of nobody here are as they were"]
 
 
 def counted(turn: Any, start: Any, now: Any, *_: Any) -> Facts:
@@ -90,14 +90,22 @@ class TestRule:
     ) -> None:
         """Given facts that hold only of blocks not in the table, then they are not shown, whatever the theorem says."""
 
-        def untouched(turn: Any, start: Any, now: Any, _: Any, place: Any) -> Facts:
+        def untouched(turn: Any, start: Any, now: Any, block: Any, context: Any) -> Facts:
+            place = context["items"].place(block)
             return [("nobody is handled", (place < 0) | (place > turn)), ("nothing happens", now == start)]
 
-        length, block, place = Int(z3.Int("length")), Int(z3.Int(ANY_BLOCK)), Int(z3.Int(ITS_PLACE))
-        table = SymbolicTable.arbitrary("entries", length, block, place)
+        table = SymbolicTable.arbitrary("table", Int(z3.Int("length")))
+        kept_out = (table.size > 0, (table.place(Int(z3.Int(ANY_BLOCK))) < 0).term)
         monkeypatch.setitem(INVARIANTS, "add_one", Invariant(lambda _, mark: Int(z3.Int(f"state{mark}")), untouched))
         with pytest.raises(EngineError, match="before the loop over add_one: nobody is handled"):
-            explore(lambda: foreach_by_induction(table, add_one, Int(START)), ((length >= 0).term, (place < 0).term))
+            explore(lambda: foreach_by_induction(table, add_one, Int(START)), kept_out)
+
+    def test_reads_no_entry_past_the_table(self) -> None:
+        table = SymbolicTable.arbitrary("table", Int(z3.Int("length")))
+        with pytest.raises(EngineError, match="an entry that is read is in the table"):
+            explore(lambda: table.entry(table.length), (table.size > 0,))
+        with pytest.raises(EngineError, match="nothing is skipped with full attention"):
+            explore(lambda: table.behind_nulls(Int(TURNS)), (TURNS >= 0,))
 
     def test_is_not_fooled_by_turns_that_are_not_possible(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(EngineError, match="no turn of the loop over add_one is possible"):
@@ -106,7 +114,7 @@ class TestRule:
     def test_speaks_of_the_theorems_block_only_if_it_is_as_presumed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         invariant = Invariant(lambda _, mark: Int(z3.Int(f"state{mark}")), counted, lambda _, block: block > 0)
         monkeypatch.setitem(INVARIANTS, "add_one", invariant)
-        with pytest.raises(EngineError, match="the loop over add_one speaks of the theorem's block"):
+        with pytest.raises(EngineError, match="the loop over add_one speaks of the block"):
             explore(lambda: repeat_by_induction(Int(TURNS), add_one, Int(START)), (TURNS >= 0,))
 
     def test_says_which_loop_has_no_invariant(self) -> None:
@@ -179,8 +187,8 @@ def pins_its_neighbour(block: int, before: pool.Pool) -> pool.Pool:
 
 PIN_FAULTS: dict[Any, str] = {
     pins_twice: "what was passed has one reference more",
-    leaves_it_queued: "what was passed is not queued",
-    forgets_to_pin: "what was passed has one reference more",
+    leaves_it_queued: "as many fewer are free as hits were idle",
+    forgets_to_pin: "as many fewer are free as hits were idle",
     pins_and_evicts: "keys stay",
     pins_its_neighbour: "a block that is taken out of the queue is in it",
 }
@@ -198,6 +206,6 @@ def test_a_planted_fault_turns_pinning_red(faulty: Any, monkeypatch: pytest.Monk
 
 def test_popping_from_too_short_a_queue_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a count of what is missing that is one too low, when the table grows, then the last pop is not shown."""
-    name = "a table grows by exactly what it lacks"
+    name = "what leaves the queue was counted"
     monkeypatch.setattr(admission, "imax", lambda one, other: one + 1)
     assert evidence_for(name).status == "failed"

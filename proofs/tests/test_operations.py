@@ -16,7 +16,7 @@ from slotproof.proofs.worlds import ADMIT
 OPERATIONS = {stated.operation.name: stated.operation for stated in stated_theorems() if stated.operation}
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", [name for name, one in OPERATIONS.items() if one.worlds[0].small])
 def test_every_path_of_the_smallest_worlds_can_be_taken_and_comes_out_as_it_says(name: str) -> None:
     for world in OPERATIONS[name].worlds[:2]:
         paths = paths_in(OPERATIONS[name], world).paths
@@ -39,7 +39,7 @@ def test_at_least_300_paths_are_replayed_without_a_mismatch() -> None:
     """Each path in several models, which differ in what the path leaves open."""
     num_paths = num_models = 0
     for operation in OPERATIONS.values():
-        for world in operation.worlds:
+        for world in [world for world in operation.worlds if world.small]:
             for path in paths_in(operation, world).paths:
                 num_paths += 1
                 num_models += replayed_in_many_models(path, 5)
