@@ -22,7 +22,7 @@ Ids = Annotated[
 
 
 def command(law: Ids = None, as_json: AsJson = False) -> None:
-    """List the laws: what each says, from which strictness on it is held, and the shipped vectors about it."""
+    """List the laws: what each says, from which strictness on it is held, its theorems and the vectors about it."""
     wanted = known_laws(law or [])
     rows = [row for row in law_rows() if not wanted or row["id"] in wanted]
     if as_json:
@@ -30,9 +30,10 @@ def command(law: Ids = None, as_json: AsJson = False) -> None:
     elif wanted:
         print_in_full(new_console(), rows)
     else:
-        table = new_table("law", "says", "held from", "vectors", right=("vectors",))
+        table = new_table("law", "says", "held from", "theorems", "vectors", right=("theorems", "vectors"))
         for row in rows:
-            table.add_row(row["id"], row["sentence"], row["held_from"], str(len(row["vectors"])))
+            counts = (str(len(row[kind])) for kind in ("theorems", "vectors"))
+            table.add_row(row["id"], row["sentence"], row["held_from"], *counts)
         new_console().print(table)
 
 
@@ -50,22 +51,34 @@ def known_laws(law_ids: list[str]) -> tuple[str, ...]:
 
 def law_rows() -> list[dict[str, Any]]:
     """One row a law."""
-    vectors = shipped_vectors()
+    vectors, theorems = shipped_vectors(), stated_theorems()
     return [
         {
             "id": law.id,
             "sentence": law.sentence,
             "held_from": level_of(law.id).name.lower(),
+            "theorems": [{"name": stated.name, "scope": stated.scope} for stated in theorems if stated.law == law.id],
             "vectors": [vector.name for vector in vectors if law.id in vector.laws],
         }
         for law in LAWS
     ]
 
 
+def stated_theorems() -> tuple[Any, ...]:
+    """The theorems; none where Z3 is not installed."""
+    try:
+        from slotproof.proofs.prove import stated_theorems as all_theorems
+    except ModuleNotFoundError:
+        return ()
+    return all_theorems()
+
+
 def print_in_full(console: Console, rows: list[dict[str, Any]]) -> None:
-    """A law and the vectors about it, which `explain` and `replay` take by name."""
+    """A law, its theorems, which `prove` proves, and its vectors, which `explain` and `replay` take by name."""
     for row in rows:
         console.print(f"{row['id']}: {row['sentence']}")
         print_text(console, f"  held from strictness {row['held_from']} on")
+        for stated in row["theorems"]:
+            print_text(console, f"  theorem {stated['name']} ({stated['scope']})")
         for name in row["vectors"]:
             print_text(console, f"  vector {name}")

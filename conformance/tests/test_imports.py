@@ -80,7 +80,8 @@ def test_only_one_target_reaches_into_impl_and_only_the_command_line_into_the_pr
         }
         for room in ("impl", "proofs")
     }
-    assert reaching == {"impl": {"conformance/targets/impl.py"}, "proofs": {"conformance/cli/prove.py"}}
+    commands = {f"conformance/cli/{name}.py" for name in ("laws", "mutate", "prove")}
+    assert reaching == {"impl": {"conformance/targets/impl.py"}, "proofs": commands}
 
 
 def test_no_module_is_loaded_twice() -> None:

@@ -103,3 +103,23 @@ def test_a_planted_fault_is_shown_in_a_pool_of_at_most_4_blocks(fault: str, monk
     assert shown is not None, evidence.counterexample
     assert int(shown[1]) <= 4
     assert "result: " in evidence.counterexample
+
+
+UNBOUNDED = {
+    "hash cap dropped": "drafts never get hashes",
+    "touch before check": "a refusal leaves no trace",
+    "idle hits not charged": "what leaves the queue was counted",
+    "watermark for running requests": "a step is refused exactly if short",
+    "reserved blocks ignored": "reserve and watermark stay free",
+    "lookahead past max_model_len": "a table grows exactly to its tokens",
+}
+"""The faults that full attention can have, and the theorem about any pool that each turns red."""
+
+
+@pytest.mark.parametrize("fault", UNBOUNDED)
+def test_a_planted_fault_is_no_theorem_about_any_pool(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, name, faulty, _ = FAULTS[fault]
+    monkeypatch.setattr(module, name, faulty)
+    evidence = prove(THEOREMS[UNBOUNDED[fault]])
+    assert evidence.status != "proved"
+    assert evidence.counterexample

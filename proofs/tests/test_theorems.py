@@ -40,6 +40,11 @@ def test_theorems_are_named_once_and_speak_of_laws_in_one_sentence() -> None:
         assert re.fullmatch(r"[\w].*\.", stated.statement)
 
 
+def test_every_law_about_the_allocator_has_a_theorem() -> None:
+    """Left out is what no single call decides: events, what was foretold, and who may share."""
+    assert set(BY_ID) - {stated.law for stated in THEOREMS.values()} == {"CAN-1", "EVENT-1", "ISO-1"}
+
+
 NOT_OF_THE_ALLOCATOR = {
     *(f"groups.Group.{name}" for name in ("block_size", "blocks_read", "capped", "longest_hit", "skipped_tokens")),
     *(f"request.{name}" for name in ("append_tokens", "await_load", "new_request", "propose", "schedule", "settle")),
