@@ -1,5 +1,6 @@
 """`slotproof prove`: the theorems about the specification."""
 
+from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any
 
@@ -13,16 +14,24 @@ from slotproof.conformance.errors import SetupError
 NAME = "prove"
 EXAMPLE = "Example: slotproof prove HASH-1 SKIP-1"
 
+Smtlib = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Also write all that the proofs rest on to this new folder, an SMT-LIB file an obligation."
+    ),
+]
+
 Laws = Annotated[list[str] | None, typer.Argument(metavar="[LAW]...", help="Only theorems of these laws.")]
 
 
-def command(laws: Laws = None, as_json: AsJson = False) -> None:
+def command(laws: Laws = None, smtlib: Smtlib = None, as_json: AsJson = False) -> None:
     """Prove theorems about the specification, by running its own functions on symbolic values.
 
     Exit code 0: all proved. 1: one failed, or Z3 does not know. 2: nothing was proved.
     """
-    prover, started = load_prover(), monotonic()
-    evidence = prover.run(known_laws(laws or []))
+    prover, started, wanted = load_prover(), monotonic(), known_laws(laws or [])
+    folder = new_folder(smtlib) if smtlib is not None else None
+    evidence = prover.run(wanted)
     seconds = monotonic() - started
     if not evidence:
         raise SetupError(f"there is no theorem about {', '.join(laws or [])} yet; `slotproof prove` alone shows all")
@@ -30,6 +39,8 @@ def command(laws: Laws = None, as_json: AsJson = False) -> None:
         print_json(prover.evidence_json(evidence, seconds))
     else:
         print_evidence(evidence, seconds)
+    if folder is not None:
+        export(wanted, folder, quiet=as_json)
     raise typer.Exit(0 if all(one.status == "proved" for one in evidence) else 1)
 
 
@@ -44,6 +55,30 @@ def load_prover() -> Any:
     except ModuleNotFoundError as error:
         raise SetupError(f"the proofs need {error.name}; install them with pip install 'slotproof[proofs]'") from error
     return prove
+
+
+def new_folder(folder: Path) -> Path:
+    """The folder, made if need be.
+
+    Raises:
+        SetupError: when it cannot be one, or is not empty: old obligations would be taken for new ones.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(f"{folder} cannot be a folder for obligations: {error.strerror}; name another one") from error
+    if any(folder.iterdir()):
+        raise SetupError(f"{folder} is not empty; name a new folder, so that no old obligation is taken for a new one")
+    return folder
+
+
+def export(laws: tuple[str, ...], folder: Path, *, quiet: bool) -> None:
+    """Write the obligations, and say how many there are."""
+    from slotproof.proofs.smtlib import write_all
+
+    number = write_all(laws, folder)
+    if not quiet:
+        print_text(new_console(), f"{number} obligations written to {folder}.")
 
 
 def print_evidence(evidence: list[Any], seconds: float) -> None:

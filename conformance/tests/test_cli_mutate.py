@@ -143,6 +143,6 @@ def test_without_z3_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-def test_every_mutant_of_the_specification_is_noticed_or_known_to_change_nothing() -> None:
-    outcome = invoke("spec")
+def test_every_mutant_of_the_counts_is_noticed_or_known_to_change_nothing() -> None:
+    outcome = invoke("spec", "--only", "arithmetic.")
     assert outcome.exit_code == 0, outcome.stdout

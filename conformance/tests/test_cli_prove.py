@@ -1,6 +1,7 @@
 """`slotproof prove`: one row a theorem, JSON with the stable fields, and exit codes."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -12,9 +13,9 @@ from slotproof.proofs.theorem import THEOREMS, Evidence
 
 
 def test_the_theorems_of_some_laws_are_proved() -> None:
-    result = CliRunner().invoke(app, ["prove", "hash-3", "EVICT-1"])
+    result = CliRunner().invoke(app, ["prove", "reset-1", "EVICT-1"])
     assert result.exit_code == 0
-    of_these = sum(stated.law in {"HASH-3", "EVICT-1"} for stated in THEOREMS)
+    of_these = sum(stated.law in {"RESET-1", "EVICT-1"} for stated in THEOREMS)
     last = result.stdout.strip().splitlines()[-1]
     assert last.startswith(f"{of_these} of {of_these} theorems proved, 0 unknown, in ")
 
@@ -27,6 +28,35 @@ def test_the_json_has_the_stable_fields() -> None:
     for one in document["theorems"]:
         assert {"law", "name", "status", "scope", "seconds", "witness"} <= set(one)
         assert (one["law"], one["status"]) == ("EVICT-1", "proved")
+
+
+def test_what_the_proofs_rest_on_is_written_as_smtlib(tmp_path: Path) -> None:
+    folder = tmp_path / "obligations"
+    result = CliRunner().invoke(app, ["prove", "RESET-1", "--smtlib", str(folder)])
+    assert result.exit_code == 0
+    files = sorted(folder.rglob("*.smt2"))
+    assert result.stdout.splitlines()[-1].startswith(f"{len(files)} obligations written to ")
+    theorem, operation = (next(folder.glob(f"{name}*/00001.smt2")) for name in ("a-reset", "reset_prefix_cache"))
+    lines = theorem.read_text(encoding="utf-8").splitlines()
+    assert lines[:2] == ["; theorem: a reset empties the index exactly if nothing is held", "; law: RESET-1"]
+    assert lines[2].startswith("; statement: Reset succeeds exactly if ")
+    assert "(set-info :status unsat)" in lines
+    assert lines[-1] == "(check-sat)"
+    assert operation.read_text(encoding="utf-8").startswith("; every path of reset_prefix_cache in ")
+
+
+def test_with_json_the_obligations_are_written_and_nothing_is_said_of_it(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["prove", "RESET-1", "--json", "--smtlib", str(tmp_path)])
+    assert set(json.loads(result.stdout)) == {"theorems", "seconds"}
+    assert list(tmp_path.rglob("*.smt2"))
+
+
+@pytest.mark.parametrize(("name", "words"), [("a file", "cannot be a folder"), ("", "is not empty")])
+def test_obligations_go_to_a_new_folder_only(name: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "a file").write_text("", encoding="utf-8")
+    result = CliRunner().invoke(app, ["prove", "RESET-1", "--smtlib", str(tmp_path / name)])
+    assert result.exit_code == 2
+    assert words in result.stderr
 
 
 @pytest.mark.parametrize("status", ["failed", "unknown"])
