@@ -18,7 +18,8 @@ class PoolMisused(Exception):
 class BoundedPool:
     """The pool's interface over tuples of symbolic integers; block ids are concrete, or run one by one.
 
-    Of several blocks with one key the one with the least id got it first; ids are names, so nothing is lost.
+    Of several blocks with one key the one with the least id got it first. That loses nothing of a lookup, because ids
+    are names; how the order changes when keys are given and taken is not modelled.
     """
 
     refs: tuple[Any, ...]

@@ -3,15 +3,22 @@
 How: an `Int` or `Bool` carries a Z3 term, and Python's operators build terms. Where Python needs a truth value, `Bool`
 asks the run that is under way; the run takes a side that is possible and notes the other one, and `explore` executes
 the function again for every side that was noted, until none is left. A function wrapped by `merged` is explored by
-itself, and its results are joined into one if-then-else term, so that its branches do not multiply with those of its
-caller.
+itself, and its results are joined into one, part by part, with if-then-else terms, so that its branches do not
+multiply with those of its caller; where they have no common shape, the caller branches. A symbolic index or count is
+run value by value.
 
 Why this is sound: every execution is a real execution of the source, under conditions that are collected as it goes. A
 side is left out only if Z3 says that it is impossible (`unsat`); not knowing counts as possible. So the conditions of
 the paths cover every input that meets the premises. Z3's integer division is Python's only for a positive divisor, so
 each division obliges the caller to have one, and an obligation that is not proved is a failure. Execution is
-deterministic, so replaying the noted sides leads to the same branches; that is checked. What is trusted besides:
-Python, Z3, and the files that stand in for parts of the specification: this one, `pool`, `table` and `loops`.
+deterministic, so replaying the noted sides leads to the same branches; that is checked. So is a replay's use of what a
+joined call gave before: it comes by the same sides, to the same call, with unknowns of the same names.
+
+A fact about an unknown that a run brings in is no condition: after a join it stays known, under the conditions of its
+path. A goal is also asked with an unknown in the place of each product or quotient of unknowns: what holds whatever
+they are holds for what they are, and of quotients by one positive divisor the larger dividend has the larger.
+
+What is trusted besides: Python, Z3, and the files that stand in for parts of the specification; `prepared` lists them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -186,7 +193,6 @@ class Run:
     num_merges: int = 0
     sides: list[bool] = field(default_factory=list)
     noted: list[tuple[bool, ...]] = field(default_factory=list)
-    obligations: int = 0
 
     def __post_init__(self) -> None:
         self.known.extend(self.given)
@@ -258,7 +264,6 @@ class Run:
 
     def oblige(self, term: Any, what: str) -> None:
         """Require that something holds on this path, whatever the inputs."""
-        self.obligations += 1
         if BRANCHES.answer(self.known, z3.Not(term), Ask.GOAL) == z3.unsat:
             return
         if answer_to_goal(self.known, z3.Not(term)) != z3.unsat:

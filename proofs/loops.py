@@ -109,20 +109,20 @@ def by_induction(
         for what, fact in (*facts, *invariant.entries(turn, start, state, place, context)):
             current_run().oblige(term_of(fact), f"{when} the loop over {name}: {what}")
 
-    def fresh() -> None:
+    def fresh(*states: Any) -> None:
         current_run().know(term_of(invariant.presumed(start, block)))
         current_run().mention(block.term)
-        for state in (start, before):
+        for state in states:
             if isinstance(getattr(state, "table", None), SymbolicTable):
                 state.table.mention(place)
 
     def first() -> None:
-        fresh()
+        fresh(start)
         show(0, start, "before")
 
     def later() -> None:
         current_run().know_everywhere(lambda one: of_block(turn, before, Int(one)))
-        fresh()
+        fresh(start, before)
         show(turn + 1, one_turn(turn, before), "after a turn of")
 
     run.oblige(term_of(num_turns >= 0), "a loop has no negative number of turns")

@@ -1,4 +1,9 @@
-"""Prepares the specification for symbolic values: what is put in the place of which of its names while a proof runs."""
+"""Prepares the specification for symbolic values: what is put in the place of which of its names while a proof runs.
+
+Pools, tables, requests and calls are replaced by their stand-ins (`pool`, `bounded`, `table`, `values`, `unbounded`),
+the two loops by the loop rule where these have no bound, `require` by a premise, and functions of one result shape by
+themselves, explored apart. Everything else that runs is the specification's.
+"""
 
 import hashlib
 import inspect

@@ -8,22 +8,24 @@ from typing import Any
 from slotproof.proofs.theorem import THEOREMS, Evidence, Theorem, combined, prove, prove_in, theorem_named
 
 
-def run(
-    laws: Iterable[str] = (), on_done: Callable[[int, int], None] = lambda _, __: None, workers: int | None = None
-) -> list[Evidence]:
-    """The evidence for every theorem, or for those of some laws, in the order in which they are stated.
-
-    An operation's worlds are shared out among the processes; `on_done` hears how many parts are done, of how many.
-    """
+def theorems_of(laws: Iterable[str]) -> list[Theorem]:
+    """The theorems of some laws, or all if none is named, in the order in which they are stated."""
     wanted = set(laws)
-    stated = [one for one in stated_theorems() if not wanted or one.law in wanted]
+    return [one for one in stated_theorems() if not wanted or one.law in wanted]
+
+
+def run(stated: list[Theorem], on_done: Callable[[int], None] = lambda _: None) -> list[Evidence]:
+    """The evidence for theorems, one by one; `on_done` hears how many of their tasks are done.
+
+    An operation's worlds are shared out among as many processes as there are cores.
+    """
     tasks = tasks_for(stated)
     parts: dict[str, list[Evidence]] = {one.name: [] for one in stated}
-    with ProcessPoolExecutor(workers or os.cpu_count() or 1) as pool:
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
         for number, found in enumerate(pool.map(carry_out, tasks), start=1):
             for evidence in found:
                 parts[evidence.theorem.name].append(evidence)
-            on_done(number, len(tasks))
+            on_done(number)
     return [combined(found) for found in parts.values()]
 
 
@@ -42,7 +44,8 @@ def tasks_for(stated: list[Theorem]) -> list[Task]:
 
 
 def carry_out(task: Task) -> list[Evidence]:
-    """Do one task."""
+    """Do one task; a process that was not forked has not yet imported the theorems."""
+    stated_theorems()
     names, number = task
     stated = [theorem_named(name) for name in names]
     return [

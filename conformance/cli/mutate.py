@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from slotproof.conformance.cli.needs import needs_the_proofs
 from slotproof.conformance.cli.options import AsJson
 from slotproof.conformance.cli.output import (
     new_console,
@@ -61,17 +62,9 @@ def command(what: What, only: Only = "", all_killers: AllKillers = False, as_jso
 
 
 def load_runner() -> Any:
-    """The proofs' room, which needs Z3.
-
-    Raises:
-        SetupError: when Z3 is not installed.
-    """
-    try:
+    """The mutants and what tries them."""
+    with needs_the_proofs():
         from slotproof.proofs import mutate
-    except ModuleNotFoundError as error:
-        raise SetupError(
-            f"the mutation check needs {error.name}; install it with pip install 'slotproof[proofs]'"
-        ) from error
     return mutate
 
 

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from slotproof.conformance.cli.laws import known_laws
+from slotproof.conformance.cli.needs import needs_the_proofs
 from slotproof.conformance.cli.options import AsJson
-from slotproof.conformance.cli.output import new_console, new_table, print_json, print_text
+from slotproof.conformance.cli.output import new_console, new_table, print_json, print_text, progress_bar
 from slotproof.conformance.errors import SetupError
 
 NAME = "prove"
@@ -30,11 +31,13 @@ def command(laws: Laws = None, smtlib: Smtlib = None, as_json: AsJson = False) -
     Exit code 0: all proved. 1: one failed, or Z3 does not know. 2: nothing was proved.
     """
     prover, started, wanted = load_prover(), monotonic(), known_laws(laws or [])
-    folder = new_folder(smtlib) if smtlib is not None else None
-    evidence = prover.run(wanted)
-    seconds = monotonic() - started
-    if not evidence:
+    stated = prover.theorems_of(wanted)
+    if not stated:
         raise SetupError(f"there is no theorem about {', '.join(laws or [])} yet; `slotproof prove` alone shows all")
+    folder = new_folder(smtlib) if smtlib is not None else None
+    with progress_bar("proving", len(prover.tasks_for(stated)), None) as tell:
+        evidence = prover.run(stated, tell)
+    seconds = monotonic() - started
     if as_json:
         print_json(prover.evidence_json(evidence, seconds))
     else:
@@ -45,15 +48,9 @@ def command(laws: Laws = None, smtlib: Smtlib = None, as_json: AsJson = False) -
 
 
 def load_prover() -> Any:
-    """The proofs' room, which needs Z3.
-
-    Raises:
-        SetupError: when Z3 is not installed.
-    """
-    try:
+    """The theorems and what proves them."""
+    with needs_the_proofs():
         from slotproof.proofs import prove
-    except ModuleNotFoundError as error:
-        raise SetupError(f"the proofs need {error.name}; install them with pip install 'slotproof[proofs]'") from error
     return prove
 
 

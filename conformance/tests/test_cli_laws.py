@@ -31,3 +31,10 @@ def test_an_unknown_law_is_named() -> None:
     outcome = CliRunner().invoke(app, ["laws", "XYZ-1"])
     assert (outcome.exit_code, outcome.stdout) == (2, "")
     assert outcome.stderr == "slotproof: there is no law 'XYZ-1'; `slotproof laws` lists them\n"
+
+
+def test_without_z3_the_laws_are_listed_without_theorems(without_z3: None) -> None:
+    outcome = CliRunner().invoke(app, ["laws", "refuse-1"])
+    assert outcome.exit_code == 0
+    assert "REFUSE-1: " in outcome.stdout
+    assert "theorem" not in outcome.stdout

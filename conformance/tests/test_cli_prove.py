@@ -63,7 +63,7 @@ def test_obligations_go_to_a_new_folder_only(name: str, words: str, tmp_path: Pa
 def test_what_is_not_proved_is_shown_and_exits_with_1(status: str, monkeypatch: pytest.MonkeyPatch) -> None:
     prover = command.load_prover()
     stated = prover.stated_theorems()[0]
-    monkeypatch.setattr(prover, "run", lambda _: [Evidence(stated, status, 0.1, counterexample="tokens = 3")])
+    monkeypatch.setattr(prover, "run", lambda *_: [Evidence(stated, status, 0.1, counterexample="tokens = 3")])
     result = CliRunner().invoke(app, ["prove"])
     assert result.exit_code == 1
     assert stated.statement in result.stdout
@@ -80,16 +80,6 @@ def test_nothing_to_prove_exits_with_2(law: str, words: str) -> None:
     assert words in result.stderr
 
 
-def test_without_z3_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    import builtins
-
-    real = builtins.__import__
-
-    def without_z3(name: str, *arguments: object) -> object:
-        if name.startswith("slotproof.proofs"):
-            raise ModuleNotFoundError("No module named 'z3'", name="z3")
-        return real(name, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(builtins, "__import__", without_z3)
+def test_without_z3_it_says_what_to_install(without_z3: None) -> None:
     with pytest.raises(SetupError, match=r"the proofs need z3; install them with pip install 'slotproof\[proofs\]'"):
         command.load_prover()

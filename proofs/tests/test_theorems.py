@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import z3
 from slotproof.proofs import engine, scope
 from slotproof.proofs.operations import paths_in
 from slotproof.proofs.prepared import MODULES, SPECIFICATION, the_code
-from slotproof.proofs.prove import stated_theorems
+from slotproof.proofs.prove import carry_out, stated_theorems
 from slotproof.proofs.scope import Scope
 from slotproof.proofs.theorem import Evidence, Theorem, prove
 from slotproof.spec import arithmetic, groups, keys, pool, release
@@ -256,3 +258,10 @@ def test_the_specification_is_as_it_was_after_a_proof() -> None:
         evidence_for(stated)
     assert {name: value for module in MODULES for name, value in vars(module).items()} == before
     assert engine._runs == []
+
+
+def test_a_process_that_was_not_forked_proves_as_well() -> None:
+    """Given a process in which nothing was imported yet, when it is handed a task, then it knows the theorems."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        (evidence,) = pool.submit(carry_out, (("equality admits",), None)).result()
+    assert (evidence.theorem.name, evidence.status) == ("equality admits", "proved")
