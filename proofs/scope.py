@@ -17,10 +17,7 @@ from slotproof.proofs.engine import (
     term_of,
 )
 from slotproof.proofs.pool import AnyPool, SymbolicPool, concrete_pool, is_usable, is_well_formed, small_pool
-from slotproof.proofs.values import number
-
-SMALL = 12
-"""A witness is looked for among numbers up to this one first."""
+from slotproof.proofs.values import SMALL, number
 
 Inputs = dict[str, Any]
 """What a concrete run starts from: an integer a name, and perhaps a pool."""

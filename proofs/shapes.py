@@ -72,7 +72,7 @@ def any_call(shape: Shape) -> tuple[Snapshot, Call]:
     """A snapshot and a call of this shape, about which nothing else is known."""
     snapshot = any_snapshot(shape)
     others = snapshot.holdings[OTHER].tables[0]
-    return snapshot, any_arguments(any_hit(shape, others), (shape.free + 1) * BLOCK_SIZE)
+    return snapshot, any_arguments(Call, any_hit(shape, others), most_external=(shape.free + 1) * BLOCK_SIZE)
 
 
 def any_snapshot(shape: Shape) -> Snapshot:
@@ -85,18 +85,19 @@ def any_snapshot(shape: Shape) -> Snapshot:
     holdings = {OTHER: Holding((others,) * len(groups), (0,) * len(groups))}
     if any(table.length for table in tables):
         holdings[ASKING] = Holding(tables, tuple(any_counter(number, table) for number, table in enumerate(tables)))
-    return Snapshot(any_config(shape, groups), any_pool(shape), MappingProxyType(holdings))
+    config = any_config(shape.num_blocks, groups, most_watermark=shape.num_blocks - 2)
+    return Snapshot(config, any_pool(shape), MappingProxyType(holdings))
 
 
-def any_config(shape: Shape, groups: tuple[Group, ...]) -> Config:
-    """A configuration with these groups."""
+def any_config(num_blocks: Any, groups: tuple[Group, ...], most_watermark: int | None = None) -> Config:
+    """A configuration of so many blocks with these groups."""
     return made(
         Config,
-        num_blocks=shape.num_blocks,
+        num_blocks=num_blocks,
         groups=groups,
         max_model_len=integer("max_model_len", 1),
         max_in_flight_tokens=integer("max_in_flight_tokens", 1),
-        watermark_blocks=integer("watermark_blocks", most=shape.num_blocks - 2),
+        watermark_blocks=integer("watermark_blocks", most=most_watermark),
         caching=flag("caching"),
         free_order=Choice("free_order", FreeOrder),
     )
@@ -170,10 +171,10 @@ def any_short_request(most_blocks: int) -> Any:
     return replace(any_request(), num_tokens=full * BLOCK_SIZE + rest, num_full_blocks=full)
 
 
-def any_arguments(hit: Hit, most_external: int) -> Call:
-    """A call that brings this hit, and no more than so many external tokens."""
+def any_arguments(kind: type[Call], hit: Any, most_external: int | None = None) -> Call:
+    """A call that brings this hit, and no more than so many external tokens if that is given."""
     return made(
-        Call,
+        kind,
         request=any_request(),
         num_new_tokens=integer("num_new_tokens"),
         hit=hit,

@@ -19,7 +19,7 @@ import z3
 
 from slotproof.proofs.engine import BRANCHES, SETTINGS, Ask
 from slotproof.proofs.operations import paths_in
-from slotproof.proofs.prove import Task, carry_out, stated_theorems, tasks_for
+from slotproof.proofs.prove import Task, carry_out, stated_theorems, tasks_for, theorems_of
 from slotproof.proofs.theorem import Theorem, theorem_named
 
 CLAIMS = {Ask.GOAL: "a goal or an obligation fails", Ask.BRANCH: "a side of a branch that was left out is possible"}
@@ -114,8 +114,7 @@ def numbered(subject: str, about: tuple[str, ...], asked: Asked) -> Iterator[Obl
 
 def write_all(laws: Iterable[str], folder: Path) -> int:
     """Write every obligation of the theorems of some laws, or of all, to a file; how many there are."""
-    wanted = set(laws)
-    tasks = tasks_for([one for one in stated_theorems() if not wanted or one.law in wanted])
+    tasks = tasks_for(theorems_of(laws))
     with fresh_processes() as pool:
         return sum(pool.map(partial(write, folder), tasks))
 

@@ -120,7 +120,9 @@ def attempt(stated: Theorem, show: Callable[[Theorem, Evidence], str]) -> Eviden
     try:
         evidence.witness = show(stated, evidence)
     except Refuted as refuted:
-        evidence.status, evidence.counterexample = "failed", reproduced(stated, refuted.inputs)
+        inputs = refuted.inputs
+        evidence.status = "failed"
+        evidence.counterexample = reproduced(lambda: stated.body(Scope(inputs)), words(inputs))
     except RefutedStep as refuted:
         evidence.status, evidence.counterexample = "failed", str(refuted)
     except Undecided:
@@ -166,15 +168,15 @@ def witness_of(stated: Theorem, scope: Scope, paths: list[tuple[Any, ...]]) -> I
     return found
 
 
-def reproduced(stated: Theorem, inputs: Inputs) -> str:
+def reproduced(body: Callable[[], None], shown: str) -> str:
     """The counterexample, if the concrete specification fails on it as well."""
     try:
-        stated.body(Scope(inputs))
+        body()
     except Refuted:
-        return words(inputs)
-    except EngineError as error:
+        return shown
+    except (EngineError, PreconditionError) as error:
         return f"not reproduced: {error}"
-    return f"not reproduced: {words(inputs)}"
+    return f"not reproduced: {shown}"
 
 
 # Theorems about the steps of an operation.
@@ -239,10 +241,5 @@ def reproduced_step(stated: Theorem, step: Step, refuted: Refuted) -> str:
     found = concrete_step(step, refuted.failing)
     if found is None:
         return "not reproduced: Z3 gives no example"
-    try:
-        stated.body(Scope(named_inputs(found[1])), found[0])
-    except Refuted:
-        return step_in_words(found[0])
-    except (EngineError, PreconditionError) as error:
-        return f"not reproduced: {error}"
-    return f"not reproduced: {step_in_words(found[0])}"
+    inputs = named_inputs(found[1])
+    return reproduced(lambda: stated.body(Scope(inputs), found[0]), step_in_words(found[0]))

@@ -16,11 +16,10 @@ from slotproof.proofs.pool import (
     is_well_formed,
     small_pool,
 )
-from slotproof.proofs.shapes import ASKING, any_request, flag, integer
+from slotproof.proofs.shapes import ASKING, any_arguments, any_config, integer
 from slotproof.proofs.table import SymbolicTable
-from slotproof.proofs.values import PREFIX_KEY, Choice, made, number, under
+from slotproof.proofs.values import PREFIX_KEY, number, under
 from slotproof.spec.admission import Call
-from slotproof.spec.config import Config, FreeOrder
 from slotproof.spec.groups import FullAttention
 from slotproof.spec.lookup import Hit
 from slotproof.spec.snapshot import Holding, Snapshot, Table
@@ -57,21 +56,12 @@ def any_unbounded_call() -> tuple[Snapshot, tuple[Any, ...]]:
     run.know_everywhere(lambda block: premises(Int(block), pool, held, hit))
     run.know(z3.Int(ANY_BLOCK) > 0, z3.Int(ANY_BLOCK) < pool.size)
     run.mention(z3.Int(ANY_BLOCK))
-    config = made(
-        Config,
-        num_blocks=Int(pool.size),
-        groups=(FullAttention(block_size),),
-        max_model_len=integer("max_model_len", 1),
-        max_in_flight_tokens=integer("max_in_flight_tokens", 1),
-        watermark_blocks=integer("watermark_blocks"),
-        caching=flag("caching"),
-        free_order=Choice("free_order", FreeOrder),
-    )
+    config = any_config(Int(pool.size), (FullAttention(block_size),))
     counter = integer("cached")
     run.know(counter.term <= held.size)
     holding: Any = Holding((held,), (counter,))  # type: ignore[arg-type]
     snapshot = Snapshot(config, pool, MappingProxyType({ASKING: holding}))  # type: ignore[arg-type]
-    return snapshot, (any_arguments(hit, block_size),)
+    return snapshot, (any_arguments(SymbolicCall, SymbolicHit(hit.length * block_size, hit)),)
 
 
 def proper_table(name: str, pool: SymbolicPool) -> SymbolicTable:
@@ -97,22 +87,6 @@ def premises(block: Int, pool: SymbolicPool, held: SymbolicTable, hit: SymbolicT
         held.says_of(block),
         hit.says_of(block),
         z3.Implies(named.term, (pool.ref(block) > 0).term),
-    )
-
-
-def any_arguments(hit: SymbolicTable, block_size: Any) -> Call:
-    """A call that brings this hit."""
-    return made(
-        SymbolicCall,
-        request=any_request(),
-        num_new_tokens=integer("num_new_tokens"),
-        hit=SymbolicHit(hit.length * block_size, hit),
-        num_lookahead_tokens=integer("num_lookahead_tokens"),
-        num_external_computed_tokens=integer("num_external_computed_tokens"),
-        delay_cache_blocks=flag("delay_cache_blocks"),
-        full_sequence_must_fit=flag("full_sequence_must_fit"),
-        reserved_blocks=integer("reserved_blocks"),
-        has_scheduled_reqs=flag("has_scheduled_reqs"),
     )
 
 

@@ -141,9 +141,7 @@ def a_pool(shape: Shape) -> tuple[Snapshot, tuple[Any, ...]]:
 RESET = Operation(
     "reset_prefix_cache",
     lambda before: release.reset_prefix_cache(before),
-    tuple(
-        world(shape, lambda shape: (any_snapshot(shape), ())) for shape in (*HOLDING, Shape("fw", free=4, held=(0, 0)))
-    ),
+    tuple(world(shape, a_pool) for shape in (*HOLDING, Shape("fw", free=4, held=(0, 0)))),
     "any pool of up to 5 blocks",
 )
 

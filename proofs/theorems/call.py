@@ -3,7 +3,7 @@
 from typing import Any
 
 from slotproof.proofs.operations import Broken, Step
-from slotproof.proofs.scope import Scope
+from slotproof.proofs.scope import Scope, negated
 from slotproof.proofs.shapes import ASKING, OTHER
 from slotproof.proofs.theorem import about
 from slotproof.proofs.theorems.vocabulary import (
@@ -29,7 +29,6 @@ from slotproof.proofs.theorems.vocabulary import (
     least,
     loaded_length,
     most,
-    negation,
     new,
     old,
     popped,
@@ -95,12 +94,12 @@ def entries_after_stage_1(step: Step, number: int) -> list[Any]:
 @about(ADMIT, "REFUSE-2", "A call is refused exactly if the whole prompt, where that is asked, or the step is short.")
 def refused_exactly_when_short(s: Scope, step: Step) -> None:
     if is_accepted(step):
-        s.prove(negation(prompt_is_short(step)))
-        s.prove(negation(step_is_short(step)))
+        s.prove(negated(prompt_is_short(step)))
+        s.prove(negated(step_is_short(step)))
     elif is_refused(step):
         asked_first = step.result.reason == Reason.WHOLE_PROMPT
         s.prove(prompt_is_short(step) if asked_first else step_is_short(step))
-        s.prove(asked_first or negation(prompt_is_short(step)))
+        s.prove(asked_first or negated(prompt_is_short(step)))
 
 
 @about(ADMIT, "REFUSE-3", "A refusal says 'never' exactly if the call would be short with the pool to itself.")
@@ -110,7 +109,7 @@ def never_means_alone_in_the_pool_too(s: Scope, step: Step) -> None:
     usable = step.before.config.num_blocks - 1
     wanted = total(count(adopted) for _, adopted in hits(step))
     held = [entry for number in groups_of(step) for entry in released(step, number)]
-    kept = total(count(negation(gone)) for _, gone in held)
+    kept = total(count(negated(gone)) for _, gone in held)
     prompt = call_of(step).full_sequence_must_fit & (prompt_missing(step) + wanted > usable - len(held))
     s.prove(step.result.never == (prompt | (step_missing(step) + wanted > usable - kept)))
 
@@ -182,7 +181,7 @@ def one_token_takes_at_most_one_block(s: Scope, step: Step) -> None:
     for number, group in enumerate(step.before.config.groups):
         grown = new(step, number).length - old(step, number).length
         enough = old(step, number).length * group.block_size >= covered
-        s.prove(negation(enough) | (grown <= count(covered % group.block_size == 0)))
+        s.prove(negated(enough) | (grown <= count(covered % group.block_size == 0)))
 
 
 @about(ADMIT, "COMMIT-1", "Each adopted hit has one reference more and is not queued, and is not popped.")
@@ -192,8 +191,8 @@ def every_adopted_hit_is_pinned(s: Scope, step: Step) -> None:
     now = after(step).pool
     for block, adopted in hits(step):
         pinned = (now.ref(block) == step.before.pool.ref(block) + 1) & (block not in now.queue)
-        s.prove(negation(adopted) | pinned)
-        s.prove(negation(adopted & any_of(fresh for one, fresh in popped(step) if one == block)))
+        s.prove(negated(adopted) | pinned)
+        s.prove(negated(adopted & any_of(fresh for one, fresh in popped(step) if one == block)))
 
 
 @about(ADMIT, "COMMIT-1", "A table begins with null for what the window skips, and then with the hit.")
@@ -213,7 +212,7 @@ def a_table_begins_with_its_hit(s: Scope, step: Step) -> None:
 def pops_come_from_the_front_in_order(s: Scope, step: Step) -> None:
     if not is_accepted(step):
         return
-    s.assume(all_of(negation(gone) for number in groups_of(step) for _, gone in released(step, number)))
+    s.assume(all_of(negated(gone) for number in groups_of(step) for _, gone in released(step, number)))
     wanted = {block for block, adopted in hits(step) if adopted}
     queue = [block for block in step.before.pool.queue if block not in wanted]
     fresh = pop_order(step)
@@ -282,14 +281,14 @@ def draft_tokens_never_get_hashes(s: Scope, step: Step) -> None:
 def every_full_block_gets_its_key(s: Scope, step: Step) -> None:
     if not is_accepted(step):
         return
-    s.assume(step.before.config.caching & negation(call_of(step).delay_cache_blocks))
+    s.assume(step.before.config.caching & negated(call_of(step).delay_cache_blocks))
     for number, group in enumerate(step.before.config.groups):
         start = counter_then(step, number)
         for place, block in enumerate(new(step, number).entries):
             due = ((place + 1) * group.block_size <= final(call_of(step))) & (place >= start)
             key = block_key(call_of(step).request.prefix_key(place), number, len(groups_of(step)))
             if block != NULL_BLOCK:
-                s.prove(negation(due) | (after(step).pool.key_of(block) == key))
+                s.prove(negated(due) | (after(step).pool.key_of(block) == key))
 
 
 def counter_then(step: Step, number: int) -> Any:
@@ -302,7 +301,7 @@ def counter_then(step: Step, number: int) -> Any:
 def the_counter_follows_what_is_full(s: Scope, step: Step) -> None:
     if not is_accepted(step):
         return
-    gives = step.before.config.caching & negation(call_of(step).delay_cache_blocks)
+    gives = step.before.config.caching & negated(call_of(step).delay_cache_blocks)
     for number, group in enumerate(step.before.config.groups):
         start = counter_then(step, number)
         full = final(call_of(step)) // group.block_size
@@ -313,7 +312,7 @@ def the_counter_follows_what_is_full(s: Scope, step: Step) -> None:
 def keys_wait_while_they_are_delayed(s: Scope, step: Step) -> None:
     if not is_accepted(step):
         return
-    s.assume(call_of(step).delay_cache_blocks | negation(step.before.config.caching))
+    s.assume(call_of(step).delay_cache_blocks | negated(step.before.config.caching))
     for block in blocks_of(step):
         key = after(step).pool.key_of(block)
         s.prove((key == step.before.pool.key_of(block)) | (key == NO_KEY))
@@ -337,7 +336,7 @@ def what_the_window_left_is_released(s: Scope, step: Step) -> None:
     for number in groups_of(step):
         for block, gone in released(step, number):
             last = step.before.pool.ref(block) == 1
-            s.prove(negation(gone) | ((block in after(step).pool.queue) == last))
+            s.prove(negated(gone) | ((block in after(step).pool.queue) == last))
 
 
 @about(ADMIT, "FREE-1", "What stage 1 frees is queued tail first, keyless blocks in front and keyed ones behind.")
@@ -432,4 +431,4 @@ def a_block_is_handed_out_keyless(s: Scope, step: Step) -> None:
             own = block_key(call_of(step).request.prefix_key(place), number, len(groups_of(step)))
             fresh = adopted_length(step, number) <= place
             if block != NULL_BLOCK:
-                s.prove(negation(fresh) | (key == NO_KEY) | (key == own))
+                s.prove(negated(fresh) | (key == NO_KEY) | (key == own))

@@ -1,10 +1,10 @@
 """Theorems about `commit`: keys that were delayed, or that wait until drafts are final."""
 
 from slotproof.proofs.operations import Step
-from slotproof.proofs.scope import Scope
+from slotproof.proofs.scope import Scope, negated
 from slotproof.proofs.shapes import ASKING
 from slotproof.proofs.theorem import about
-from slotproof.proofs.theorems.vocabulary import blocks_of, if_else, most, negation
+from slotproof.proofs.theorems.vocabulary import blocks_of, if_else, most
 from slotproof.proofs.worlds import COMMIT
 from slotproof.spec.keys import block_key
 from slotproof.spec.pool import NULL_BLOCK
@@ -36,7 +36,7 @@ def a_commit_catches_up(s: Scope, step: Step) -> None:
             due = caching & (place >= start) & ((place + 1) * group.block_size <= tokens)
             key = step.result.pool.key_of(block)
             if block != NULL_BLOCK:
-                s.prove(negation(due) | (key == block_key(request.prefix_key(place), number, len(groups))))
+                s.prove(negated(due) | (key == block_key(request.prefix_key(place), number, len(groups))))
                 s.prove(due | (key == step.before.pool.key_of(block)))
 
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from slotproof.proofs.operations import Step
-from slotproof.proofs.scope import Scope
+from slotproof.proofs.scope import Scope, negated
 from slotproof.proofs.theorem import about
-from slotproof.proofs.theorems.vocabulary import all_of, any_of, blocks_for, blocks_of, least, negation
+from slotproof.proofs.theorems.vocabulary import all_of, any_of, blocks_for, blocks_of, least
 from slotproof.proofs.worlds import LOOKUP
 from slotproof.spec.groups import SlidingWindow
 from slotproof.spec.keys import block_key
@@ -49,7 +49,7 @@ def each_block_of_a_hit_holds_its_prefix(s: Scope, step: Step) -> None:
             key = block_key(step.arguments[0].prefix_key(place), number, len(step.before.config.groups))
             unread = place < len(blocks) - blocks_read(group, len(blocks))
             carries = any_of((block == one) & (step.before.pool.key_of(one) == key) for one in blocks_of(step))
-            s.prove(((block == NULL_BLOCK) & unread) | (negation(unread) & carries))
+            s.prove(((block == NULL_BLOCK) & unread) | (negated(unread) & carries))
 
 
 @about(LOOKUP, "LOOKUP-1", "No longer hit is valid; without caching there is none.")
@@ -60,7 +60,7 @@ def no_longer_hit_is_valid(s: Scope, step: Step) -> None:
     caching = step.before.config.caching
     s.prove(caching | (found == 0))
     for length in range(found + 1, limit + 1):
-        s.prove(negation(caching & is_valid(step, length)))
+        s.prove(negated(caching & is_valid(step, length)))
 
 
 @about(LOOKUP, "INDEX-1", "Of several blocks with one key the one keyed first is offered.")
@@ -70,4 +70,4 @@ def of_duplicates_the_first_is_offered(s: Scope, step: Step) -> None:
             key = block_key(step.arguments[0].prefix_key(place), number, len(step.before.config.groups))
             for one in blocks_of(step):
                 earlier = (block != NULL_BLOCK) & (block > one)
-                s.prove(negation(earlier & (step.before.pool.key_of(one) == key)))
+                s.prove(negated(earlier & (step.before.pool.key_of(one) == key)))

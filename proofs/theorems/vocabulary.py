@@ -63,11 +63,6 @@ def any_of(conditions: Any) -> Any:
     return result
 
 
-def negation(value: Any) -> Any:
-    """`not value`."""
-    return ~value if isinstance(value, Bool) else not value
-
-
 def blocks_for(tokens: Any, block_size: Any) -> Any:
     """Blocks that hold the tokens."""
     return (tokens + block_size - 1) // block_size
