@@ -13,6 +13,8 @@ from slotproof.proofs import contracts
 
 pytestmark = pytest.mark.slow
 
+IMPORT_NAMES = Path(__file__).parents[2] / ".typecheck"
+
 CONFIRMED = "info: Confirmed over all paths."
 
 PLANTED = '''
@@ -57,14 +59,18 @@ def unclamped(required: int, skipped: int, present: int) -> int:
 
 
 def crosshair(folder: Path, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run CrossHair where the planted module can be imported."""
+    """Run CrossHair where the planted module can be imported.
+
+    It cannot read the namespace that an editable installation makes, so the import names come from the folder that
+    editors and mypy use, and what installed packages add to the path at the start is left out.
+    """
     (folder / "planted.py").write_text(PLANTED, encoding="utf-8")
-    path = os.pathsep.join([str(folder), *sys.path])
+    folders = [folder, IMPORT_NAMES, *[Path(entry) for entry in sys.path if Path(entry).is_dir()]]
     return subprocess.run(
-        [sys.executable, "-m", "crosshair", command, "--per_condition_timeout", "60", *arguments],
+        [sys.executable, "-S", "-m", "crosshair", command, "--per_condition_timeout", "60", *arguments],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": path},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))},
         check=False,
     )
 
@@ -72,6 +78,7 @@ def crosshair(folder: Path, command: str, *arguments: str) -> subprocess.Complet
 def verdicts(folder: Path, module: str) -> list[str]:
     """What CrossHair says of each contract of a module."""
     result = crosshair(folder, "check", "--report_all", "--analysis_kind", "PEP316", module)
+    assert result.stdout, result.stderr
     return [re.sub(r"^.*?:\d+: ", "", line) for line in result.stdout.splitlines()]
 
 
