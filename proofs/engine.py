@@ -262,6 +262,12 @@ class Run:
         """Whether Z3 cannot exclude this path."""
         return self.may_be(z3.BoolVal(True))
 
+    def has_example(self, *hints: Any) -> bool:
+        """Whether Z3 finds values that meet everything known here; hints are values that make it easy."""
+        if BRANCHES.answer(self.known, z3.BoolVal(True), Ask.BRANCH) == z3.sat:
+            return True
+        return any(check((*self.known, *hint), Ask.MODEL)[0] == z3.sat for hint in (hints, ()))
+
     def oblige(self, term: Any, what: str) -> None:
         """Require that something holds on this path, whatever the inputs."""
         if BRANCHES.answer(self.known, z3.Not(term), Ask.GOAL) == z3.unsat:

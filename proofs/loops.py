@@ -9,19 +9,22 @@ invariant only on a later turn is a failure.
 An invariant speaks about counts, about one block, and about one entry of the state's table. It is shown for a fresh
 block and a fresh entry, of which only `presumed` is known, whatever the theorem supposes about its own. So afterwards
 it is known of every block that meets this, and stated for each one that is mentioned: entries read, heads popped, and
-the block that the theorem names.
+the block that the theorem names. `defined` says how what the invariant counts begins and goes on from turn to turn.
+
+A loop that starts anew from the same state over the same items ends in the same one, so it is given the same name.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from inspect import getclosurevars
+from inspect import getclosurevars, unwrap
 from typing import Any
 
 import z3
 
 from slotproof.proofs.bounded import BoundedPool
-from slotproof.proofs.engine import Ask, EngineError, Int, check, current_run, explore, term_of
-from slotproof.proofs.table import SymbolicTable
+from slotproof.proofs.engine import Ask, EngineError, ImpossiblePath, Int, check, current_run, term_of
+from slotproof.proofs.pool import SymbolicPool
+from slotproof.proofs.table import Items, Run, SymbolicTable, table_of
 from slotproof.spec.loops import foreach, repeat
 from slotproof.spec.snapshot import Table
 
@@ -40,13 +43,15 @@ class Invariant:
     """`unknown(start, mark)` makes a state of which nothing is known.
 
     `facts(turn, start, state, block, context)` says what holds before a turn, for every block with
-    `presumed(start, block)`; `entries(turn, start, state, place, context)` what holds of the entry at any place.
+    `presumed(start, block, context)`; `entries(turn, start, state, place, context)` what holds of the entry at any
+    place; `defined(turn, start, context)` how what is defined by recursion begins, and goes on at this turn.
     """
 
     unknown: Callable[[Any, str], Any]
     facts: Callable[[Any, Any, Any, Any, Context], Facts]
-    presumed: Callable[[Any, Any], Any] = lambda _, __: True
+    presumed: Callable[[Any, Any, Context], Any] = lambda *_: True
     entries: Callable[[Any, Any, Any, Any, Context], Facts] = lambda *_: []
+    defined: Callable[[Any, Any, Context], tuple[Any, ...]] = lambda *_: ()
 
 
 INVARIANTS: dict[str, Invariant] = {}
@@ -62,14 +67,14 @@ def repeat_by_induction(num_turns: Any, step: Callable[[Any, Any], Any], start: 
     """`repeat`, for a number of turns that is not known."""
     if isinstance(num_turns, int) or is_small(start):
         return repeat(num_turns, step, start)
-    return by_induction(step, num_turns, step, start, getclosurevars(step).nonlocals)
+    return by_induction(step, num_turns, step, start, getclosurevars(unwrap(step)).nonlocals)
 
 
 def foreach_by_induction(items: Any, step: Callable[[Any, Any], Any], start: Any) -> Any:
     """`foreach`, over a table of which nothing is known."""
-    if not isinstance(items, SymbolicTable):
+    if not isinstance(items, Items):
         return foreach(items, step, start)
-    context = {**getclosurevars(step).nonlocals, "items": items}
+    context = {**getclosurevars(unwrap(step)).nonlocals, "items": items}
     return by_induction(step, items.length, lambda turn, state: step(items.entry(turn), state), start, context)
 
 
@@ -85,12 +90,12 @@ def by_induction(
     if name not in INVARIANTS:
         raise EngineError(f"no invariant is stated for the loop over {name}")
     invariant, run = INVARIANTS[name], current_run()
-    mark = f" in loop {run.fresh_name()}"
+    mark = f" in loop {occasion(name, num_turns, start, context)}"
     block, place = Int(z3.Int(f"{ANY_BLOCK}{mark}")), Int(z3.Int(f"any place{mark}"))
     turn = Int(z3.Int(f"turn{mark}"))
 
     def of_block(turn: Any, state: Any, one: Any) -> Iterator[Any]:
-        presumed = term_of(invariant.presumed(start, one))
+        presumed = term_of(invariant.presumed(start, one, context))
         return (z3.Implies(presumed, term_of(fact)) for _, fact in invariant.facts(turn, start, state, one, context))
 
     def claimed(turn: Any, state: Any) -> Any:
@@ -110,30 +115,77 @@ def by_induction(
             current_run().oblige(term_of(fact), f"{when} the loop over {name}: {what}")
 
     def fresh(*states: Any) -> None:
-        current_run().know(term_of(invariant.presumed(start, block)))
+        current_run().know(term_of(invariant.presumed(start, block, context)))
         current_run().mention(block.term)
         for state in states:
             if isinstance(getattr(state, "table", None), SymbolicTable):
                 state.table.mention(place)
 
     def first() -> None:
+        current_run().know(*invariant.defined(0, start, context))
         fresh(start)
         show(0, start, "before")
 
-    def later() -> None:
+    def later() -> bool:
+        current_run().assume(term_of(turn >= 0), term_of(turn < num_turns))
+        current_run().know(*invariant.defined(turn, start, context))
         current_run().know_everywhere(lambda one: of_block(turn, before, Int(one)))
         fresh(start, before)
         show(turn + 1, one_turn(turn, before), "after a turn of")
+        return current_run().has_example(SMALL_BLOCKS)
 
     run.oblige(term_of(num_turns >= 0), "a loop has no negative number of turns")
     if not run.may_be(term_of(num_turns > 0)):
         return start
-    explore(first, tuple(run.known))
-    within = (*run.known, term_of(turn >= 0), term_of(turn < num_turns))
-    if not any(check((*within, *path.known), Ask.MODEL)[0] == z3.sat for path in explore(later, within)):
+    run.paths_through(first)
+    if not any(path.result for path in run.paths_through(later)):
+        if check(tuple(run.known), Ask.GOAL)[0] == z3.unsat:
+            raise ImpossiblePath
         raise EngineError(f"no turn of the loop over {name} is possible, so nothing is shown of it")
     end = claimed(num_turns, invariant.unknown(start, f" after{mark}"))
+    run.know(*invariant.defined(num_turns, start, context))
     run.know_everywhere(lambda one: of_block(num_turns, end, Int(one)))
-    run.oblige(term_of(invariant.presumed(start, Int(z3.Int(ANY_BLOCK)))), f"the loop over {name} speaks of the block")
+    presumed = invariant.presumed(start, Int(z3.Int(ANY_BLOCK)), context)
+    run.oblige(term_of(presumed), f"the loop over {name} speaks of the block")
     run.mention(z3.Int(ANY_BLOCK))
     return end
+
+
+SMALL_BLOCKS = z3.Int("block_size") == 2
+"""Z3 finds examples sooner where the divisor is a number."""
+
+
+_occasions: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+
+
+def occasion(name: str, num_turns: Any, start: Any, context: Context) -> str:
+    """A name for a loop: the same for the same step, turns, state and items, if the step knows nothing else."""
+    if not isinstance(start, SymbolicPool) or set(context) - {"items"}:
+        return current_run().fresh_name()
+    items = context.get("items")
+    arrays, numbers = arrays_in(start, items), numbers_in(num_turns, start, items)
+    direction = isinstance(items, Run) and items.backwards
+    question = (name, direction, *(array.get_id() for array in arrays))
+    before = _occasions.setdefault(question, [])
+    for place, (_, earlier) in enumerate(before):
+        if all(map(are_equal_here, numbers, earlier)):
+            return f"{'.'.join(map(str, question))}.{place}"
+    before.append((arrays, numbers))
+    return f"{'.'.join(map(str, question))}.{len(before) - 1}"
+
+
+def are_equal_here(one: Any, other: Any) -> bool:
+    """Whether two numbers are the same on this path."""
+    return bool(one.eq(other)) or not current_run().may_be(one != other)
+
+
+def arrays_in(pool: SymbolicPool, items: Items | None) -> tuple[Any, ...]:
+    """The arrays of a pool, and of what is run over."""
+    named = () if items is None else (table_of(items).array, table_of(items).places)
+    return (pool.refs, pool.keys, pool.queued, pool.stamps, *named)
+
+
+def numbers_in(num_turns: Any, pool: SymbolicPool, items: Items | None) -> tuple[Any, ...]:
+    """The turns, and the numbers of a pool and of what is run over."""
+    named = () if items is None else (table_of(items).nulls, items.length.term)
+    return (term_of(num_turns), pool.size, pool.front, pool.back, pool.free, *named)

@@ -122,12 +122,12 @@ def comparable(result: Any) -> Any:
 def concrete_step(step: Step, conditions: tuple[Any, ...]) -> tuple[Step, Any] | None:
     """A step with plain values that meets the conditions, carried out anew, and the model it comes from."""
     unbounded = isinstance(step.before.pool, SymbolicPool)
-    shown_only = small_world(step.before, *step.arguments) if unbounded else ()
+    shown_only = small_world(step.before, step.arguments, conditions) if unbounded else ()
     for bounds in (smallness((step.before, step.arguments)), ()):
         _, model = check((*conditions, *shown_only, *bounds), Ask.MODEL)
         if model is not None:
             if unbounded:
-                before, *arguments = shown(model, step.before, *step.arguments)
+                before, arguments = shown(model, step.before, step.arguments)
             else:
                 before, arguments = under(model, (step.before, step.arguments))
             return carried_out(step.operation, before, tuple(arguments)), model

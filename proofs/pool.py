@@ -136,9 +136,19 @@ def is_well_formed(pool: AnyPool, block: Any) -> Any:
     if not isinstance(pool, SymbolicPool):
         return pool.ref(block) >= 0 and (pool.ref(block) == 0) == (pool.queue.count(block) == 1)
     ref, queued = z3.Select(pool.refs, term_of(block)), z3.Select(pool.queued, term_of(block))
-    stamp = z3.Select(pool.stamps, term_of(block))
-    between = z3.And(pool.front < stamp, stamp < pool.back)
-    return Bool(z3.And(ref >= 0, (ref == 0) == queued, z3.Implies(queued, between)))
+    return Bool(z3.And(ref >= 0, (ref == 0) == queued, is_between(pool, block).term))
+
+
+def stamp(pool: SymbolicPool, block: Any) -> Int:
+    """Where the block stands in the queue, or stood."""
+    return Int(z3.Select(pool.stamps, term_of(block)))
+
+
+def is_between(pool: SymbolicPool, block: Any) -> Bool:
+    """Whether the block is not queued, or stands between the ends of the queue."""
+    place = z3.Select(pool.stamps, term_of(block))
+    queued = z3.Select(pool.queued, term_of(block))
+    return Bool(z3.Implies(queued, z3.And(pool.front < place, place < pool.back)))
 
 
 def is_usable(pool: AnyPool, block: Any) -> Any:

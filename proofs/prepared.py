@@ -16,6 +16,7 @@ from typing import Any
 
 from slotproof.proofs.engine import Bool, ImpossiblePath, current_run, merged
 from slotproof.proofs.loops import foreach_by_induction, repeat_by_induction
+from slotproof.proofs.table import SymbolicTable
 from slotproof.proofs.unbounded import SymbolicHit
 from slotproof.spec import (
     admission,
@@ -79,6 +80,7 @@ MERGED: frozenset[Callable[..., Any]] = frozenset(
 
 
 REQUIRE_ADOPTION = preconditions.require_adoption
+REQUIRE_USABLE = preconditions.require_usable
 
 
 def assumed(holds: Bool | bool, _: str) -> None:
@@ -95,10 +97,17 @@ def assumed(holds: Bool | bool, _: str) -> None:
 def adoption_assumed(snapshot: Any, request: Any, hit: Any, holding: Any) -> None:
     """`require_adoption`, and for a hit of any length what its making does not say: that nothing is held yet."""
     if isinstance(hit, SymbolicHit):
-        assumed(holding.tables[0].length == 0, "adopt-before-holding")
+        for table in holding.tables:
+            assumed(table.length == 0, "adopt-before-holding")
         assumed((hit.num_tokens < request.num_tokens) | (hit.num_tokens == 0), "hit-is-whole-blocks")
     else:
         REQUIRE_ADOPTION(snapshot, request, hit, holding)
+
+
+def blocks_assumed(snapshot: Any, blocks: Any) -> None:
+    """`require_usable`; what blocks any number of them are is said by their making."""
+    if not isinstance(blocks, SymbolicTable):
+        REQUIRE_USABLE(snapshot, blocks)
 
 
 @contextmanager
@@ -109,6 +118,7 @@ def the_specification_prepared(digests: dict[str, str]) -> Iterator[None]:
         (loops.foreach, foreach_by_induction),
         (preconditions.require, assumed),
         (preconditions.require_adoption, adoption_assumed),
+        (preconditions.require_usable, blocks_assumed),
         *[(function, noting(merged(function), digests)) for function in MERGED],
     ]
     replaced = {old for old, _ in replacements}

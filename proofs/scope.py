@@ -1,5 +1,6 @@
 """What a theorem's body uses: inputs, premises and goals, symbolic or concrete."""
 
+from collections.abc import Callable
 from typing import Any
 
 import z3
@@ -44,6 +45,7 @@ class Scope:
     def __init__(self, inputs: Inputs | None = None) -> None:
         self.inputs = inputs
         self.symbols: dict[str, Any] = {}
+        self.predicates: dict[str, Any] = {}
         self.the_pool: SymbolicPool | None = None
         self.num_goals = 0
 
@@ -54,6 +56,14 @@ class Scope:
         symbol = self.symbols.setdefault(name, z3.Int(name))
         self.assume(Int(symbol) >= least)
         return Int(symbol)
+
+    def predicate(self, name: str) -> Callable[[Any], Any]:
+        """An arbitrary property of the integers from 0 on; one that is shown holds for some of the first few."""
+        if self.inputs is not None:
+            holds = self.inputs[name]
+            return lambda number: bool(0 <= number < len(holds) and holds[number])
+        property_of = self.predicates.setdefault(name, z3.Function(name, z3.IntSort(), z3.BoolSort()))
+        return lambda number: Bool(property_of(term_of(number)))
 
     def pool(self) -> Any:
         """An arbitrary pool; what is known of a block of it is a premise."""
@@ -111,9 +121,16 @@ class Scope:
         for bounds in ((*shown, *small), shown):
             answer, model = check((*conditions, *bounds), Ask.MODEL)
             if answer == z3.sat:
-                inputs: Inputs = {name: number(model, symbol) for name, symbol in self.symbols.items()}
-                return inputs | ({POOL: concrete_pool(model, self.the_pool)} if self.the_pool is not None else {})
+                return self.inputs_of(model)
         return None
+
+    def inputs_of(self, model: Any) -> Inputs:
+        """The inputs that a model describes."""
+        inputs: Inputs = {name: number(model, symbol) for name, symbol in self.symbols.items()}
+        for name, property_of in self.predicates.items():
+            values = (model.eval(property_of(place), model_completion=True) for place in range(SMALL))
+            inputs[name] = tuple(map(z3.is_true, values))
+        return inputs | ({POOL: concrete_pool(model, self.the_pool)} if self.the_pool is not None else {})
 
 
 def negated(value: Any) -> Any:

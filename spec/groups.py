@@ -105,7 +105,7 @@ class SlidingWindow:
         """Right to left until the blocks a window reads are there in a row; a shorter row counts at the very start."""
         enough = blocks_for_window_hit(self.window, self.block_size)
 
-        def extend_run(step: int, scan: WindowScan) -> WindowScan:
+        def scan_back(step: int, scan: WindowScan) -> WindowScan:
             index = limit - 1 - step
             if scan.run >= enough:
                 return scan
@@ -113,7 +113,7 @@ class SlidingWindow:
                 return WindowScan(run=0, end=index)
             return WindowScan(run=scan.run + 1, end=scan.end)
 
-        return repeat(limit, extend_run, WindowScan(run=0, end=imax(limit, 0))).end
+        return repeat(limit, scan_back, WindowScan(run=0, end=imax(limit, 0))).end
 
     def blocks_read(self, length: int) -> int:
         """The blocks a window reads."""

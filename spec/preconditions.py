@@ -77,3 +77,9 @@ def require_adoption(snapshot: Snapshot, request: Request, hit: Hit, holding: Ho
             key = block_key(request.prefix_key(index), number, len(config.groups))
             current = index < first_read if block == NULL_BLOCK else snapshot.pool.key_of(block) == key
             require(current, "hit-is-current")
+
+
+def require_usable(snapshot: Snapshot, blocks: tuple[int, ...]) -> None:
+    """The duty of who names blocks."""
+    for block in blocks:
+        require(0 < block < snapshot.config.num_blocks, "block-exists")

@@ -2,11 +2,10 @@
 who is evicted first.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from slotproof.spec.config import FreeOrder
-from slotproof.spec.loops import foreach
+from slotproof.spec.loops import foreach, repeat
 from slotproof.spec.pool import (
     Pool,
     drop_reference,
@@ -15,7 +14,7 @@ from slotproof.spec.pool import (
     enqueue_released,
     evict_block,
 )
-from slotproof.spec.preconditions import require
+from slotproof.spec.preconditions import require_usable
 from slotproof.spec.request import Request, withdraw
 from slotproof.spec.snapshot import Snapshot, Table
 
@@ -71,20 +70,23 @@ def preempt(snapshot: Snapshot, request: Request) -> tuple[Snapshot, Request]:
     return free(snapshot, request.request_id), withdraw(request)
 
 
-def evict_blocks(snapshot: Snapshot, blocks: Iterable[int]) -> Snapshot:
+def evict_blocks(snapshot: Snapshot, blocks: tuple[int, ...]) -> Snapshot:
     """Take the keys of these blocks away; tables, counts and order stay (EVICT-1).
 
     Raises:
         PreconditionError: for an id that names no usable block.
     """
-    named = tuple(blocks)
-    for block in named:
-        require(0 < block < snapshot.config.num_blocks, "block-exists")
-    return snapshot.with_pool(foreach(named, evict_block, snapshot.pool))
+    require_usable(snapshot, blocks)
+    return snapshot.with_pool(foreach(blocks, evict_block, snapshot.pool))
 
 
 def reset_prefix_cache(snapshot: Snapshot) -> tuple[Snapshot, bool]:
     """Empty the prefix cache, and whether that was done: it is refused while anything is held (RESET-1)."""
     if snapshot.pool.num_free() != snapshot.config.usable_blocks:
         return snapshot, False
-    return snapshot.with_pool(foreach(range(1, snapshot.config.num_blocks), evict_block, snapshot.pool)), True
+    return snapshot.with_pool(repeat(snapshot.config.usable_blocks, evict_next, snapshot.pool)), True
+
+
+def evict_next(index: int, pool: Pool) -> Pool:
+    """Take the key of one usable block away, counted from 0."""
+    return evict_block(index + 1, pool)

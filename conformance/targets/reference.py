@@ -80,7 +80,7 @@ class ReferenceAdapter:
         self._move_to(return_deferred(self._snapshot))
 
     def evict(self, block_ids: Iterable[int]) -> None:
-        self._move_to(evict_blocks(self._snapshot, block_ids))
+        self._move_to(evict_blocks(self._snapshot, tuple(block_ids)))
 
     def reset_prefix_cache(self) -> bool:
         snapshot, done = reset_prefix_cache(self._snapshot)

@@ -1,9 +1,14 @@
 """Theorems about `spec/groups.py`: what a window skips, caps and matches, for every window and block size."""
 
+from collections.abc import Callable
 from typing import Any
 
-from slotproof.proofs.scope import Scope
+from slotproof.proofs.engine import Int
+from slotproof.proofs.loops import ANY_BLOCK
+from slotproof.proofs.scope import Scope, implies, negated
 from slotproof.proofs.theorem import theorem
+from slotproof.proofs.theorems.invariants import IN_A_ROW, lacks
+from slotproof.proofs.theorems.vocabulary import blocks_for
 from slotproof.spec.admission import skipped_blocks
 from slotproof.spec.arithmetic import ceil_div
 from slotproof.spec.groups import FullAttention, SlidingWindow
@@ -81,3 +86,33 @@ def a_window_hit_has_no_block_too_many(s: Scope) -> None:
 def a_hit_is_null_exactly_where_adoption_skips(s: Scope) -> None:
     group, length = window_group(s), s.integer("length")
     s.prove(length - group.blocks_read(length) == skipped_blocks(group, length * group.block_size))
+
+
+ANY_LENGTH = "any prefix, any window"
+
+
+@theorem("LOOKUP-1", "With full attention a hit is cached to its end, and ends at the first miss.", ANY_LENGTH)
+def a_full_hit_ends_at_the_first_miss(s: Scope) -> None:
+    cached, limit, index = s.predicate("cached"), s.integer("limit"), s.integer(ANY_BLOCK)
+    found = FullAttention(s.integer("block_size", 1)).longest_hit(cached, limit)
+    s.prove((found >= 0) & (found <= limit))
+    s.prove(implies(index < found, cached(index)))
+    s.prove((found == limit) | negated(cached(found)))
+
+
+@theorem("LOOKUP-1", "A window hit ends behind all the cached blocks it reads, and no longer one does.", ANY_LENGTH)
+def a_window_hit_is_the_longest(s: Scope) -> None:
+    group, cached, limit, index = window_group(s), s.predicate("cached"), s.integer("limit"), s.integer(ANY_BLOCK)
+    found, enough = group.longest_hit(cached, limit), blocks_for(group.window - 1, group.block_size)
+    s.prove((found >= 0) & (found <= limit))
+    s.prove(negated(lacks(in_a_row(cached, found), found, enough)))
+    longer = (index > found) & (index <= limit)
+    s.prove(implies(longer, lacks(in_a_row(cached, index), index, enough)))
+
+
+def in_a_row(cached: Callable[[Any], Any], end: Any) -> Any:
+    """How many cached blocks end before an index without a gap."""
+    if isinstance(end, Int):
+        return Int(IN_A_ROW(end.term))
+    first = next((index for index in reversed(range(end)) if not cached(index)), -1)
+    return end - 1 - first

@@ -1,11 +1,20 @@
 """Theorems about `spec/release.py`: free, deferred free, evict and reset."""
 
-from slotproof.proofs.operations import Step
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from slotproof.proofs.operations import Operation, Step, World
+from slotproof.proofs.pool import is_queued, is_well_formed
 from slotproof.proofs.scope import Scope
 from slotproof.proofs.shapes import ASKING, OTHER
+from slotproof.proofs.table import SymbolicTable
 from slotproof.proofs.theorem import about
-from slotproof.proofs.theorems.vocabulary import all_of, blocks_of, count, queue_behind, same, total
+from slotproof.proofs.theorems.admission import place_in, the_block
+from slotproof.proofs.theorems.vocabulary import all_of, any_of, blocks_of, count, if_else, queue_behind, same, total
+from slotproof.proofs.unbounded import any_number_of_blocks, any_unbounded_holder, any_unbounded_pool
 from slotproof.proofs.worlds import DEFER, EVICT, FREE, RESET, RETURN
+from slotproof.spec import release
 from slotproof.spec.pool import NO_KEY, NULL_BLOCK
 from slotproof.spec.release import free
 from slotproof.spec.snapshot import Snapshot
@@ -114,3 +123,92 @@ def a_reset_empties_the_index_exactly_if_nothing_is_held(s: Scope, step: Step) -
         s.prove(now.pool.ref(block) == 0)
     s.prove(now.pool.queue == step.before.pool.queue)
     s.prove(now.holdings is step.before.holdings)
+
+
+# In pools of any size.
+
+KINDS = {"f": "full attention", "w": "sliding window", "fw": "full attention and window"}
+
+
+def in_any_pool(make: Callable[[str], tuple[Snapshot, tuple[Any, ...]]]) -> tuple[World, ...]:
+    """Pools of any size, for every kind of group and both together."""
+    return tuple(World(f"any pool, {words}", partial(make, kinds), small=False) for kinds, words in KINDS.items())
+
+
+FREE_ANY = Operation(
+    "free, any size",
+    lambda before, request_id: release.free(before, request_id),
+    in_any_pool(any_unbounded_holder),
+    "any pool and tables; full attention, window, and both",
+)
+
+
+def is_mine(step: Step, block: Any) -> Any:
+    """Whether the block stands in one of the request's tables."""
+    return any_of(place_in(table, block) >= 0 for table in step.before.holding(ASKING).tables)
+
+
+@about(FREE_ANY, "FREE-1", "A free takes one reference of each block of the request, and keeps every key.")
+def a_free_of_any_size_takes_each_entry_back_once(s: Scope, step: Step) -> None:
+    block, before, now = the_block(s), step.before.pool, step.result.pool
+    mine = is_mine(step, block)
+    s.prove(now.ref(block) == before.ref(block) - count(mine))
+    s.prove(now.key_of(block) == before.key_of(block))
+    s.prove(is_queued(now, block) == (is_queued(before, block) | (mine & (before.ref(block) == 1))))
+
+
+@about(FREE_ANY, "LEAK-1", "Every block that only the freed request held is free, whatever the size of the pool.")
+def nothing_leaks_at_any_size(s: Scope, step: Step) -> None:
+    block = the_block(s)
+    s.prove(ASKING not in step.result.holdings)
+    s.assume(step.before.pool.ref(block) == count(is_mine(step, block)))
+    s.prove(is_queued(step.result.pool, block))
+
+
+@about(FREE_ANY, "POOL-1", "A block is queued exactly if nobody holds it, whatever is freed.")
+def a_free_keeps_blocks_well_formed(s: Scope, step: Step) -> None:
+    s.prove(is_well_formed(step.result.pool, the_block(s)))
+
+
+EVICT_ANY = Operation(
+    "evict_blocks, any size",
+    lambda before, blocks: release.evict_blocks(before, blocks),
+    (World("any pool", partial(any_number_of_blocks, "f"), small=False),),
+    "any pool and number of blocks",
+)
+
+
+@about(EVICT_ANY, "EVICT-1", "Evict takes exactly the keys of the blocks named; counts and order stay.")
+def an_eviction_of_any_size_removes_keys_only(s: Scope, step: Step) -> None:
+    block, before, now = the_block(s), step.before.pool, step.result.pool
+    blocks = step.arguments[0]
+    named = blocks.names(block) if isinstance(blocks, SymbolicTable) else block in blocks
+    s.prove(now.key_of(block) == if_else(named, NO_KEY, before.key_of(block)))
+    unmoved(s, step.before, step.result, block)
+
+
+RESET_ANY = Operation(
+    "reset_prefix_cache, any size",
+    lambda before: release.reset_prefix_cache(before),
+    (World("any pool", partial(any_unbounded_pool, "f"), small=False),),
+    "any pool",
+)
+
+
+@about(RESET_ANY, "RESET-1", "Reset succeeds exactly if every usable block is free; then no block has a key.")
+def a_reset_of_any_size_empties_the_index(s: Scope, step: Step) -> None:
+    block, (now, succeeded) = the_block(s), step.result
+    s.prove(succeeded == (step.before.pool.num_free() == step.before.config.num_blocks - 1))
+    if succeeded:
+        s.prove(now.pool.key_of(block) == NO_KEY)
+        unmoved(s, step.before, now, block)
+    else:
+        s.prove(now is step.before)
+
+
+def unmoved(s: Scope, before: Snapshot, now: Snapshot, block: Any) -> None:
+    """Prove that references, queue and tables stay."""
+    s.prove(now.pool.ref(block) == before.pool.ref(block))
+    s.prove(is_queued(now.pool, block) == is_queued(before.pool, block))
+    s.prove(now.pool.num_free() == before.pool.num_free())
+    s.prove(now.holdings is before.holdings)

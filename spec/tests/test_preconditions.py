@@ -91,8 +91,8 @@ def neglects() -> list[tuple[str, str, Callable[[], object]]]:
         ("hit-is-current", "an evicted block", ask(empty(CONFIG), FRESH, 1, hit=Hit(4, ((1,), (4,))))),
         (held, "not finalized", lambda: commit(allocate_slots(empty(CONFIG), FRESH, 12).snapshot, FRESH, 11)),
         (held, "not held", lambda: commit(snapshot, request, 9)),
-        ("block-exists", "the null block", lambda: evict_blocks(empty(CONFIG), [0])),
-        ("block-exists", "behind the pool", lambda: evict_blocks(empty(CONFIG), [1, 30])),
+        ("block-exists", "the null block", lambda: evict_blocks(empty(CONFIG), (0,))),
+        ("block-exists", "behind the pool", lambda: evict_blocks(empty(CONFIG), (1, 30))),
     ]
 
 
@@ -123,4 +123,4 @@ def test_calls_at_the_very_edge_of_the_duties_are_answered() -> None:
     assert allocate_slots(after_a_donor(), FRESH, 1, hit=Hit(8, ((1, 2), (4, 5)))).new_blocks == ((6,), (3,))  # type: ignore[union-attr]
     assert allocate_slots(snapshot, replace(request, num_computed_tokens=8), 1).new_blocks == ((5,), (6,))  # type: ignore[union-attr]
     assert commit(snapshot, request, 8).holding("r").cached == (2, 2)
-    assert evict_blocks(after_a_donor(), [29, 1, 1]).pool.keyed == (2, 4, 5)
+    assert evict_blocks(after_a_donor(), (29, 1, 1)).pool.keyed == (2, 4, 5)
