@@ -8,7 +8,7 @@ themselves, explored apart. Everything else that runs is the specification's.
 import hashlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from types import CodeType, FrameType, ModuleType
@@ -79,6 +79,7 @@ MERGED: frozenset[Callable[..., Any]] = frozenset(
 """Functions whose paths mostly lead to results of one shape: each is explored by itself."""
 
 
+REQUIRE = preconditions.require
 REQUIRE_ADOPTION = preconditions.require_adoption
 REQUIRE_USABLE = preconditions.require_usable
 
@@ -130,7 +131,17 @@ def the_specification_prepared(digests: dict[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def with_replaced(module: ModuleType, replacements: list[tuple[Any, Any]]) -> Iterator[None]:
+def duties_checked() -> Iterator[None]:
+    """Inside of a preparation, presume no precondition: a call that neglects a duty raises, as it does outside."""
+    duties = [(assumed, REQUIRE), (adoption_assumed, REQUIRE_ADOPTION), (blocks_assumed, REQUIRE_USABLE)]
+    with ExitStack() as stack:
+        for module in MODULES:
+            stack.enter_context(with_replaced(module, duties))
+        yield
+
+
+@contextmanager
+def with_replaced(module: ModuleType, replacements: Iterable[tuple[Any, Any]]) -> Iterator[None]:
     """Put the second of each pair wherever the module names the first."""
     before = {name: (value, new) for name, value in vars(module).items() for old, new in replacements if value is old}
     for name, (_, new) in before.items():

@@ -49,10 +49,11 @@ class Shape:
         return f"{kinds}, {self.free} free, {self.held} held, {self.others} others', {self.hits} hit"
 
 
-def integer(name: str, least: int = 0, most: int | None = None) -> Any:
-    """Any integer from `least` on, and up to `most` if that is given."""
+def integer(name: str, least: int | None = 0, most: int | None = None) -> Any:
+    """Any integer, from `least` on and up to `most` where these are given."""
     symbol = z3.Int(name)
-    current_run().know(symbol >= least)
+    if least is not None:
+        current_run().know(symbol >= least)
     if most is not None:
         current_run().know(symbol <= most)
     return Int(symbol)
@@ -72,7 +73,12 @@ def any_call(shape: Shape) -> tuple[Snapshot, Call]:
     """A snapshot and a call of this shape, about which nothing else is known."""
     snapshot = any_snapshot(shape)
     others = snapshot.holdings[OTHER].tables[0]
-    return snapshot, any_arguments(Call, any_hit(shape, others), most_external=(shape.free + 1) * BLOCK_SIZE)
+    return snapshot, any_arguments(Call, any_hit(shape, others), most_external(shape))
+
+
+def most_external(shape: Shape) -> int:
+    """External tokens that need one block more than is free."""
+    return (shape.free + 1) * BLOCK_SIZE
 
 
 def any_snapshot(shape: Shape) -> Snapshot:
@@ -171,7 +177,7 @@ def any_short_request(most_blocks: int) -> Any:
     return replace(any_request(), num_tokens=full * BLOCK_SIZE + rest, num_full_blocks=full)
 
 
-def any_arguments(kind: type[Call], hit: Any, most_external: int | None = None) -> Call:
+def any_arguments(kind: type[Call], hit: Any, external: int | None = None) -> Call:
     """A call that brings this hit, and no more than so many external tokens if that is given."""
     return made(
         kind,
@@ -179,7 +185,7 @@ def any_arguments(kind: type[Call], hit: Any, most_external: int | None = None) 
         num_new_tokens=integer("num_new_tokens"),
         hit=hit,
         num_lookahead_tokens=integer("num_lookahead_tokens"),
-        num_external_computed_tokens=integer("num_external_computed_tokens", most=most_external),
+        num_external_computed_tokens=integer("num_external_computed_tokens", most=external),
         delay_cache_blocks=flag("delay_cache_blocks"),
         full_sequence_must_fit=flag("full_sequence_must_fit"),
         reserved_blocks=integer("reserved_blocks"),

@@ -1,5 +1,29 @@
 """The theorems, one file a file of the specification; importing this package registers all of them."""
 
-from slotproof.proofs.theorems import admission, arithmetic, call, commit, drafts, groups, keys, lookup, pool, release
+from slotproof.proofs.theorems import (
+    admission,
+    arithmetic,
+    call,
+    commit,
+    drafts,
+    groups,
+    keys,
+    lookup,
+    pool,
+    preconditions,
+    release,
+)
 
-__all__ = ["admission", "arithmetic", "call", "commit", "drafts", "groups", "keys", "lookup", "pool", "release"]
+__all__ = [
+    "admission",
+    "arithmetic",
+    "call",
+    "commit",
+    "drafts",
+    "groups",
+    "keys",
+    "lookup",
+    "pool",
+    "preconditions",
+    "release",
+]

@@ -7,7 +7,7 @@ from slotproof.proofs.engine import Int
 from slotproof.proofs.loops import ANY_BLOCK
 from slotproof.proofs.scope import Scope, implies, negated
 from slotproof.proofs.theorem import theorem
-from slotproof.proofs.theorems.invariants import IN_A_ROW, lacks
+from slotproof.proofs.theorems.invariants import CACHED, IN_A_ROW, lacks
 from slotproof.proofs.theorems.vocabulary import blocks_for
 from slotproof.spec.admission import skipped_blocks
 from slotproof.spec.arithmetic import ceil_div
@@ -93,7 +93,7 @@ ANY_LENGTH = "any prefix, any window"
 
 @theorem("LOOKUP-1", "With full attention a hit is cached to its end, and ends at the first miss.", ANY_LENGTH)
 def a_full_hit_ends_at_the_first_miss(s: Scope) -> None:
-    cached, limit, index = s.predicate("cached"), s.integer("limit"), s.integer(ANY_BLOCK)
+    cached, limit, index = s.predicate(CACHED), s.integer("limit"), s.integer(ANY_BLOCK)
     found = FullAttention(s.integer("block_size", 1)).longest_hit(cached, limit)
     s.prove((found >= 0) & (found <= limit))
     s.prove(implies(index < found, cached(index)))
@@ -102,7 +102,7 @@ def a_full_hit_ends_at_the_first_miss(s: Scope) -> None:
 
 @theorem("LOOKUP-1", "A window hit ends behind all the cached blocks it reads, and no longer one does.", ANY_LENGTH)
 def a_window_hit_is_the_longest(s: Scope) -> None:
-    group, cached, limit, index = window_group(s), s.predicate("cached"), s.integer("limit"), s.integer(ANY_BLOCK)
+    group, cached, limit, index = window_group(s), s.predicate(CACHED), s.integer("limit"), s.integer(ANY_BLOCK)
     found, enough = group.longest_hit(cached, limit), blocks_for(group.window - 1, group.block_size)
     s.prove((found >= 0) & (found <= limit))
     s.prove(negated(lacks(in_a_row(cached, found), found, enough)))

@@ -291,21 +291,26 @@ def run_facts(turn: Any, _: Any, run: Any, index: Any, context: Context) -> Fact
 
 INVARIANTS["extend_run"] = Invariant(lambda _, mark: Int(z3.Int(f"run{mark}")), run_facts)
 
+CACHED = "cached"
+"""The property of an index that a theorem about hits is stated for."""
+
+IS_CACHED = z3.Function(CACHED, z3.IntSort(), z3.BoolSort())
+
 IN_A_ROW = z3.Function("in a row before", z3.IntSort(), z3.IntSort())
-"""How many cached blocks end before an index without a gap."""
+"""How many cached blocks end before an index without a gap; what the loop takes for cached is no part of it."""
 
 
-def goes_on(index: Any, cached: Any) -> Any:
+def goes_on(index: Any) -> Any:
     """How many are in a row before the index after this one: none behind a miss, else one more."""
-    before, hit = IN_A_ROW(index.term), term_of(cached(index))
-    following = z3.If(hit, z3.If(before > 0, before, 0) + 1, 0)
+    before = IN_A_ROW(index.term)
+    following = z3.If(IS_CACHED(index.term), z3.If(before > 0, before, 0) + 1, 0)
     return z3.Implies(index.term >= 0, IN_A_ROW(index.term + 1) == following)
 
 
 def row_defined(turn: Any, _: Any, context: Context) -> tuple[Any, ...]:
     """None are in a row at the very start; how it goes on at the indices around a turn from the right."""
     around = [context["limit"] - turn - back for back in (1, 2)]
-    return (IN_A_ROW(0) == 0, *[goes_on(index, context["cached"]) for index in around])
+    return (IN_A_ROW(0) == 0, *map(goes_on, around))
 
 
 def scan_facts(turn: Any, _: Any, scan: Any, index: Any, context: Context) -> Facts:
