@@ -21,6 +21,7 @@ they are holds for what they are, and of quotients by one positive divisor the l
 What is trusted besides: Python, Z3, and the files that stand in for parts of the specification; `prepared` lists them.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -50,10 +51,12 @@ TIMEOUT_MS = {Ask.BRANCH: 200, Ask.GOAL: 5_000, Ask.MODEL: 5_000}
 
 @dataclass(slots=True)
 class Settings:
-    """How Z3 is asked: its seed, and who is told of every question and its answer."""
+    """How Z3 is asked: its seed, and who is told of every question and its answer; and its longest answer to a goal."""
 
     seed: int = 0
     observers: list[Callable[[Ask, tuple[Any, ...], Any], None]] = field(default_factory=list)
+    slowest_goal: float = 0.0
+    """In seconds."""
 
 
 SETTINGS = Settings()
@@ -300,10 +303,8 @@ class Branches:
         self._tell(known, ids)
         self._solver.push()
         self._solver.add(term)
-        answer = self._solver.check()
+        answer = answer_of(self._solver, ask, (*known, term))
         self._solver.pop()
-        for observer in SETTINGS.observers:
-            observer(ask, (*known, term), answer)
         if keep:
             self._answers[question] = answer, (*known, term)
         return answer
@@ -517,7 +518,16 @@ def check(terms: tuple[Any, ...], ask: Ask) -> tuple[Any, Any]:
     solver.set("timeout", TIMEOUT_MS[ask])
     solver.set("random_seed", SETTINGS.seed)
     solver.add(*terms)
+    answer = answer_of(solver, ask, terms)
+    return answer, solver.model() if answer == z3.sat else None
+
+
+def answer_of(solver: Any, ask: Ask, terms: tuple[Any, ...]) -> Any:
+    """A solver's answer, told to the observers, with its time if it is about a goal."""
+    started = time.monotonic()
     answer = solver.check()
+    if ask == Ask.GOAL:
+        SETTINGS.slowest_goal = max(SETTINGS.slowest_goal, time.monotonic() - started)
     for observer in SETTINGS.observers:
         observer(ask, terms, answer)
-    return answer, solver.model() if answer == z3.sat else None
+    return answer

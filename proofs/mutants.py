@@ -452,7 +452,8 @@ def is_silent(place: Place) -> bool:
     if isinstance(node, ast.If):
         return all(isinstance(part, ast.Raise) for part in node.body)
     docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return docstring or isinstance(node, ast.Raise | ast.JoinedStr)
+    only_checks = isinstance(node, ast.keyword) and node.arg == "strict"
+    return docstring or only_checks or isinstance(node, ast.Raise | ast.JoinedStr)
 
 
 def mutants_in(module: str, source: str, filename: str, signatures: Signatures) -> Iterator[Mutant]:

@@ -2,7 +2,9 @@
 
 A mutant is installed in a forked child, so none outlives its trial, and Z3 never runs in the parent, so that what is
 forked has no threads. A mutant meets the theorems that executed its function when nothing was changed, the cheapest
-first; then the second oracle; and if it is one of integers, Z3, which may show that it changes nothing.
+first, in the smallest worlds; then the second oracle; then the theorems in larger worlds and in pools of any size; and
+if it is one of integers, Z3, which may show that it changes nothing. One that is listed as equivalent is spared the
+larger worlds.
 """
 
 import json
@@ -19,7 +21,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import z3
 
@@ -32,6 +34,9 @@ WORKERS = 2
 
 MOST_WORLDS = 4
 """How many of an operation's worlds, the smallest first, a mutant meets; `slotproof prove` goes through all."""
+
+QUICK_WORLDS = 2
+"""How many of its small worlds it meets before the second oracle; the others only if that does not notice it either."""
 
 TIME_LIMIT = 60
 """Seconds a theorem, or the second oracle, may take with a mutant before that counts as a kill."""
@@ -162,7 +167,8 @@ def run(
     started = time.monotonic()
     mutants = mutants_named(only)
     listed = [entry for entry in listed_equivalents() if only in entry.id]
-    report = Report(tried(mutants, baseline(), second, exhaustive, on_done), [], exhaustive)
+    plan = Plan(tuple(baseline()), second, exhaustive, frozenset(entry.id for entry in listed))
+    report = Report(tried(mutants, plan, on_done), [], exhaustive)
     excuse(report, listed)
     report.seconds = time.monotonic() - started
     return report
@@ -173,18 +179,9 @@ def mutants_named(text: str) -> list[Mutant]:
     return [mutant for mutant in specification_mutants() if text in mutant.id]
 
 
-def tried(
-    mutants: Sequence[Mutant],
-    proved: Sequence["Proved"],
-    second: Oracle,
-    exhaustive: bool = False,
-    on_done: Callable[[int], None] = lambda _: None,
-) -> list[Result]:
+def tried(mutants: Sequence[Mutant], plan: "Plan", on_done: Callable[[int], None] = lambda _: None) -> list[Result]:
     """Each mutant's result, in the order of the mutants."""
-    trials = [
-        partial(try_mutant, mutant, [one.theorem for one in proved if one.executes(mutant)], second, exhaustive)
-        for mutant in mutants
-    ]
+    trials = [partial(try_mutant, mutant, plan) for mutant in mutants]
     results: dict[int, Result] = {}
     for child in in_children(trials):
         results[child.number] = result_of(mutants[child.number], child)
@@ -202,6 +199,8 @@ class Proved:
     theorem: Theorem
     seconds: float
     executed: frozenset[str]
+    quick: bool
+    """Whether it is about integers, or one of an operation's smallest worlds."""
 
     def executes(self, mutant: Mutant) -> bool:
         """Whether the theorem can notice the mutant at all."""
@@ -216,24 +215,32 @@ def baseline() -> list[Proved]:
     """
     groups = theorems_by_world()
     proved = []
-    for child in in_children([partial(prove_all, group) for group in groups]):
+    for child in in_children([partial(prove_all, group.theorems) for group in groups]):
+        group = groups[child.number]
         if child.exitcode != 0:
-            raise NotProved(f"the theorem {groups[child.number][len(child.messages)].name!r} raises without any mutant")
-        told = zip(groups[child.number], child.messages, strict=True)
-        proved.append(sorted(proved_alone(told), key=lambda one: one.seconds))
+            raise NotProved(f"the theorem {group.theorems[len(child.messages)].name!r} raises without any mutant")
+        proved.append(sorted(proved_alone(group, child.messages), key=lambda one: one.seconds))
     return [one for group in sorted(filter(None, proved), key=lambda group: group[-1].seconds) for one in group]
 
 
-def theorems_by_world() -> list[list[Theorem]]:
-    """The theorems, those about an operation for each small world alone, because these share the paths through it."""
-    together: dict[str, list[Theorem]] = defaultdict(list)
+class Group(NamedTuple):
+    """Theorems that share the paths through one world, or one theorem about no operation."""
+
+    theorems: list[Theorem]
+    quick: bool
+
+
+def theorems_by_world() -> list[Group]:
+    """The theorems, those about an operation for each of its smaller worlds alone."""
+    together: dict[str, Group] = {}
     for stated in stated_theorems():
         if stated.operation is None:
-            together[stated.name].append(stated)
+            together[stated.name] = Group([stated], quick=True)
             continue
-        for world in stated.operation.worlds[:MOST_WORLDS]:
+        for place, world in enumerate(stated.operation.worlds[:MOST_WORLDS]):
             there = replace(stated, operation=replace(stated.operation, worlds=(world,)))
-            together[f"{stated.operation.name}: {world.words}"].append(there)
+            alone = Group([], quick=world.small and place < QUICK_WORLDS)
+            together.setdefault(f"{stated.operation.name}: {world.words}", alone).theorems.append(there)
     return list(together.values())
 
 
@@ -246,38 +253,60 @@ def prove_all(theorems: Iterable[Theorem], tell: Tell) -> None:
         tell((status, evidence.seconds, executed))
 
 
-def proved_alone(told: Iterable[tuple[Theorem, tuple[str, float, frozenset[str]]]]) -> Iterator[Proved]:
-    """What a child told of theorems; one that says nothing in this world is left out.
+def proved_alone(group: Group, told: Iterable[tuple[str, float, frozenset[str]]]) -> Iterator[Proved]:
+    """What a child told of a group's theorems; one that says nothing in this world is left out.
 
     Raises:
         NotProved: when one failed.
     """
-    for stated, (status, seconds, executed) in told:
+    for stated, (status, seconds, executed) in zip(group.theorems, told, strict=True):
         if status == "says nothing":
             continue
         if status != "proved":
             raise NotProved(
                 f"the theorem {stated.name!r} about {stated.law} is not proved without any mutant: {status}"
             )
-        yield Proved(stated, seconds, executed)
+        yield Proved(stated, seconds, executed, group.quick)
 
 
 # One mutant.
 
 
-def try_mutant(mutant: Mutant, theorems: Iterable[Theorem], second: Oracle, exhaustive: bool, tell: Tell) -> None:
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the mutants meet; `listed` are the ids of those that are known to change nothing."""
+
+    proved: tuple[Proved, ...]
+    second: Oracle
+    exhaustive: bool = False
+    listed: frozenset[str] = frozenset()
+
+
+def try_mutant(mutant: Mutant, plan: Plan, tell: Tell) -> None:
     """Install a mutant and tell of the kills, up to the first that judges it unless all are wanted."""
     function = function_of(mutant)
     original = function.__code__
     install(mutant)
     killed = False
-    for kill in chain(kills_by_theorems(theorems, tell), kills_by_second(second, tell)):
+    for kill in kills_of(mutant, plan, tell):
         tell(kill)
         killed = True
-        if kill.how != Verdict.CRASH and not exhaustive:
+        if kill.how != Verdict.CRASH and not plan.exhaustive:
             return
     if not killed and is_of_integers(mutant) and agree(original, mutant.code, function.__globals__):
         tell(Verdict.PROVED_EQUIVALENT)
+
+
+def kills_of(mutant: Mutant, plan: Plan, tell: Tell) -> Iterator[Kill]:
+    """The kills in order; larger worlds are for those that nothing else notices and nobody excuses."""
+    concerned = [one for one in plan.proved if one.executes(mutant)]
+    noticed = False
+    quick = (one.theorem for one in concerned if one.quick)
+    for kill in chain(kills_by_theorems(quick, tell), kills_by_second(plan.second, tell)):
+        noticed = True
+        yield kill
+    if not noticed and mutant.id not in plan.listed:
+        yield from kills_by_theorems((one.theorem for one in concerned if not one.quick), tell)
 
 
 def kills_by_theorems(theorems: Iterable[Theorem], tell: Tell) -> Iterator[Kill]:
@@ -437,6 +466,15 @@ def report_json(report: Report) -> dict[str, Any]:
         "seconds": round(report.seconds, 3),
     }
     return document | ({"only_killer": report.only_killer()} if report.exhaustive else {})
+
+
+def record_json(report: Report) -> dict[str, Any]:
+    """What `kills.json` keeps of an exhaustive run."""
+    theorems: dict[str, list[str]] = defaultdict(list)
+    for result in report.results:
+        for name in {kill.killer for kill in result.kills if kill.how in BY_PROOFS}:
+            theorems[name].append(result.mutant.id)
+    return {"mutants": len(report.results), "theorems": dict(sorted(theorems.items())), "only": report.only_killer()}
 
 
 def detail(result: Result) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
+from slotproof.proofs.kills import killed_by
 from slotproof.proofs.theorem import THEOREMS, Evidence, Theorem, combined, prove, prove_in, theorem_named
 
 
@@ -73,8 +74,10 @@ def evidence_json(evidence: list[Evidence], seconds: float) -> dict[str, Any]:
                 "scope": one.theorem.scope,
                 "seconds": round(one.seconds, 3),
                 "obligations": one.num_obligations,
+                "slowest_obligation": round(one.slowest, 3),
                 "witness": one.witness,
                 "counterexample": one.counterexample,
+                "kills": killed_by(one.theorem.name),
                 "source": one.digests,
             }
             for one in evidence

@@ -12,7 +12,7 @@ from typing import Any
 
 import z3
 
-from slotproof.proofs.engine import EngineError, Path, explore
+from slotproof.proofs.engine import SETTINGS, EngineError, Path, explore
 from slotproof.proofs.loops import ANY_BLOCK
 from slotproof.proofs.operations import Operation, Step, World, concrete_step, paths_in
 from slotproof.proofs.prepared import sources_noted, the_specification_prepared
@@ -48,6 +48,8 @@ class Evidence:
     status: str
     seconds: float
     num_obligations: int = 0
+    slowest: float = 0.0
+    """Seconds of the slowest obligation."""
     witness: str = ""
     counterexample: str = ""
     digests: dict[str, str] = field(default_factory=dict)
@@ -105,6 +107,7 @@ def combined(parts: list[Evidence]) -> Evidence:
     whole = Evidence(first.theorem, first.status, sum(part.seconds for part in parts))
     whole.counterexample = first.counterexample
     whole.num_obligations = sum(part.num_obligations for part in parts)
+    whole.slowest = max(part.slowest for part in parts)
     whole.witness = next((part.witness for part in parts if part.witness), "")
     for part in parts:
         whole.digests.update(part.digests)
@@ -115,7 +118,7 @@ def combined(parts: list[Evidence]) -> Evidence:
 
 def attempt(stated: Theorem, show: Callable[[Theorem, Evidence], str]) -> Evidence:
     """Show a theorem; it is proved only if every goal is."""
-    started = time.monotonic()
+    started, SETTINGS.slowest_goal = time.monotonic(), 0.0
     evidence = Evidence(stated, "proved", 0.0)
     try:
         evidence.witness = show(stated, evidence)
@@ -129,7 +132,7 @@ def attempt(stated: Theorem, show: Callable[[Theorem, Evidence], str]) -> Eviden
         evidence.status, evidence.counterexample = "unknown", "Z3 does not know"
     except EngineError as error:
         evidence.status, evidence.counterexample = "failed", str(error)
-    evidence.seconds = time.monotonic() - started
+    evidence.seconds, evidence.slowest = time.monotonic() - started, SETTINGS.slowest_goal
     return evidence
 
 

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from slotproof.conformance.cli.options import AsJson
 from slotproof.conformance.cli.output import new_console, new_table, print_json, print_text
+from slotproof.conformance.cli.words import count_of
 from slotproof.conformance.errors import SetupError
 from slotproof.conformance.strictness import level_of
 from slotproof.conformance.vector import shipped_vectors
@@ -22,7 +23,9 @@ Ids = Annotated[
 
 
 def command(law: Ids = None, as_json: AsJson = False) -> None:
-    """List the laws: what each says, from which strictness on it is held, its theorems and the vectors about it."""
+    """List the laws: what each says, from which strictness on it is held, its theorems, the vectors about it, and which
+    changes of the specification nothing else notices.
+    """
     wanted = known_laws(law or [])
     rows = [row for row in law_rows() if not wanted or row["id"] in wanted]
     if as_json:
@@ -30,9 +33,10 @@ def command(law: Ids = None, as_json: AsJson = False) -> None:
     elif wanted:
         print_in_full(new_console(), rows)
     else:
-        table = new_table("law", "says", "held from", "theorems", "vectors", right=("theorems", "vectors"))
+        numbers = ("theorems", "vectors", "only kills")
+        table = new_table("law", "says", "held from", *numbers, right=numbers)
         for row in rows:
-            counts = (str(len(row[kind])) for kind in ("theorems", "vectors"))
+            counts = (str(len(row[kind])) for kind in ("theorems", "vectors", "only_kills"))
             table.add_row(row["id"], row["sentence"], row["held_from"], *counts)
         new_console().print(table)
 
@@ -59,6 +63,7 @@ def law_rows() -> list[dict[str, Any]]:
             "held_from": level_of(law.id).name.lower(),
             "theorems": [{"name": stated.name, "scope": stated.scope} for stated in theorems if stated.law == law.id],
             "vectors": [vector.name for vector in vectors if law.id in vector.laws],
+            "only_kills": only_kills(law.id),
         }
         for law in LAWS
     ]
@@ -73,6 +78,17 @@ def stated_theorems() -> tuple[Any, ...]:
     return all_theorems()
 
 
+def only_kills(law_id: str) -> list[str]:
+    """The recorded mutants of the specification that only this law's theorems and checks notice."""
+    from slotproof.proofs.kills import killed_only_by
+
+    return killed_only_by(law_id)
+
+
+SHOWN_MUTANTS = 3
+"""Ids of mutants in full; they are many."""
+
+
 def print_in_full(console: Console, rows: list[dict[str, Any]]) -> None:
     """A law, its theorems, which `prove` proves, and its vectors, which `explain` and `replay` take by name."""
     for row in rows:
@@ -82,3 +98,9 @@ def print_in_full(console: Console, rows: list[dict[str, Any]]) -> None:
             print_text(console, f"  theorem {stated['name']} ({stated['scope']})")
         for name in row["vectors"]:
             print_text(console, f"  vector {name}")
+        if row["only_kills"]:
+            examples = ", ".join(row["only_kills"][:SHOWN_MUTANTS])
+            print_text(
+                console,
+                f"  alone notices {count_of(len(row['only_kills']), 'mutant')} of the specification, such as {examples}",
+            )

@@ -1,8 +1,10 @@
 """`slotproof mutate`: whether theorems and laws notice small changes of the specification."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -44,16 +46,26 @@ AllKillers = Annotated[
     bool, typer.Option("--all-killers", help="Gather all that notices a mutant, not only the first; takes longer.")
 ]
 
+Record = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="With --all-killers, write who notices what to this file.")
+]
 
-def command(what: What, only: Only = "", all_killers: AllKillers = False, as_json: AsJson = False) -> None:
+
+def command(
+    what: What, only: Only = "", all_killers: AllKillers = False, record: Record = None, as_json: AsJson = False
+) -> None:
     """Change the specification in every small way, and show which change neither theorems nor laws notice.
 
     Exit code 0: every change is noticed or known to change nothing. 1: one survives. 2: nothing was tried.
     """
     if what != "spec":
         raise SetupError(f"{what!r} cannot be mutated; use spec, the specification")
+    if record is not None and not all_killers:
+        raise SetupError("--record keeps all that notices a mutant; ask for that with --all-killers")
     runner = load_runner()
     report = run(runner, only, all_killers)
+    if record is not None:
+        record.write_text(json.dumps(runner.record_json(report), indent=1) + "\n", encoding="utf-8")
     if as_json:
         print_json(runner.report_json(report))
     else:

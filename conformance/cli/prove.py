@@ -10,6 +10,7 @@ from slotproof.conformance.cli.laws import known_laws
 from slotproof.conformance.cli.needs import needs_the_proofs
 from slotproof.conformance.cli.options import AsJson
 from slotproof.conformance.cli.output import new_console, new_table, print_json, print_text, progress_bar
+from slotproof.conformance.cli.words import count_of
 from slotproof.conformance.errors import SetupError
 
 NAME = "prove"
@@ -22,10 +23,18 @@ Smtlib = Annotated[
     ),
 ]
 
+Vectors = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Also write inputs that take every path through short stories to this new folder, a vector a file.",
+    ),
+]
+
 Laws = Annotated[list[str] | None, typer.Argument(metavar="[LAW]...", help="Only theorems of these laws.")]
 
 
-def command(laws: Laws = None, smtlib: Smtlib = None, as_json: AsJson = False) -> None:
+def command(laws: Laws = None, smtlib: Smtlib = None, vectors: Vectors = None, as_json: AsJson = False) -> None:
     """Prove theorems about the specification, by running its own functions on symbolic values.
 
     Exit code 0: all proved. 1: one failed, or Z3 does not know. 2: nothing was proved.
@@ -34,7 +43,7 @@ def command(laws: Laws = None, smtlib: Smtlib = None, as_json: AsJson = False) -
     stated = prover.theorems_of(wanted)
     if not stated:
         raise SetupError(f"there is no theorem about {', '.join(laws or [])} yet; `slotproof prove` alone shows all")
-    folder = new_folder(smtlib) if smtlib is not None else None
+    folders = [new_folder(folder) if folder is not None else None for folder in (smtlib, vectors)]
     with progress_bar("proving", len(prover.tasks_for(stated)), None) as tell:
         evidence = prover.run(stated, tell)
     seconds = monotonic() - started
@@ -42,8 +51,11 @@ def command(laws: Laws = None, smtlib: Smtlib = None, as_json: AsJson = False) -
         print_json(prover.evidence_json(evidence, seconds))
     else:
         print_evidence(evidence, seconds)
-    if folder is not None:
-        export(wanted, folder, quiet=as_json)
+    for folder, export in zip(folders, (export_obligations, export_vectors), strict=True):
+        if folder is not None:
+            written = export(wanted, folder)
+            if not as_json:
+                print_text(new_console(), f"{written} written to {folder}.")
     raise typer.Exit(0 if all(one.status == "proved" for one in evidence) else 1)
 
 
@@ -58,24 +70,31 @@ def new_folder(folder: Path) -> Path:
     """The folder, made if need be.
 
     Raises:
-        SetupError: when it cannot be one, or is not empty: old obligations would be taken for new ones.
+        SetupError: when it cannot be one, or is not empty: old files would be taken for new ones.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SetupError(f"{folder} cannot be a folder for obligations: {error.strerror}; name another one") from error
+        raise SetupError(
+            f"{folder} cannot be a folder for what is written: {error.strerror}; name another one"
+        ) from error
     if any(folder.iterdir()):
-        raise SetupError(f"{folder} is not empty; name a new folder, so that no old obligation is taken for a new one")
+        raise SetupError(f"{folder} is not empty; name a new folder, so that no old file is taken for a new one")
     return folder
 
 
-def export(laws: tuple[str, ...], folder: Path, *, quiet: bool) -> None:
-    """Write the obligations, and say how many there are."""
+def export_obligations(laws: tuple[str, ...], folder: Path) -> str:
+    """Write the obligations; how many there are, in words."""
     from slotproof.proofs.smtlib import write_all
 
-    number = write_all(laws, folder)
-    if not quiet:
-        print_text(new_console(), f"{number} obligations written to {folder}.")
+    return count_of(write_all(laws, folder), "obligation")
+
+
+def export_vectors(_: tuple[str, ...], folder: Path) -> str:
+    """Write the vectors; how many there are, in words."""
+    from slotproof.proofs.stories import write_vectors
+
+    return count_of(write_vectors(folder), "vector")
 
 
 def print_evidence(evidence: list[Any], seconds: float) -> None:
@@ -94,4 +113,10 @@ def print_evidence(evidence: list[Any], seconds: float) -> None:
     unknown = sum(one.status == "unknown" for one in evidence)
     console.print()
     style = "bold green" if proved == len(evidence) else "bold red"
-    print_text(console, f"{proved} of {len(evidence)} theorems proved, {unknown} unknown, in {seconds:.1f} s.", style)
+    slowest = max(one.slowest for one in evidence)
+    print_text(
+        console,
+        f"{proved} of {len(evidence)} theorems proved, {unknown} unknown, in {seconds:.1f} s; "
+        f"slowest obligation {slowest:.2f} s.",
+        style,
+    )

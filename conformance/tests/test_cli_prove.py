@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from slotproof.conformance.cli import prove as command
 from slotproof.conformance.cli.app import app
 from slotproof.conformance.errors import SetupError
+from slotproof.proofs import stories
 from slotproof.proofs.theorem import THEOREMS, Evidence
 
 
@@ -36,7 +37,9 @@ def test_what_the_proofs_rest_on_is_written_as_smtlib(tmp_path: Path) -> None:
     assert result.exit_code == 0
     files = sorted(folder.rglob("*.smt2"))
     assert result.stdout.splitlines()[-1].startswith(f"{len(files)} obligations written to ")
-    theorem, operation = (next(folder.glob(f"{name}*/00001.smt2")) for name in ("a-reset", "reset_prefix_cache"))
+    theorem, operation = (
+        next(folder.glob(f"{name}*/00001.smt2")) for name in ("a-reset-empties", "reset_prefix_cache-in")
+    )
     lines = theorem.read_text(encoding="utf-8").splitlines()
     assert lines[:2] == ["; theorem: a reset empties the index exactly if nothing is held", "; law: RESET-1"]
     assert lines[2].startswith("; statement: Reset succeeds exactly if ")
@@ -49,6 +52,14 @@ def test_with_json_the_obligations_are_written_and_nothing_is_said_of_it(tmp_pat
     result = CliRunner().invoke(app, ["prove", "RESET-1", "--json", "--smtlib", str(tmp_path)])
     assert set(json.loads(result.stdout)) == {"theorems", "seconds"}
     assert list(tmp_path.rglob("*.smt2"))
+
+
+def test_the_paths_of_stories_are_written_as_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stories, "GROUPS", ("full",))
+    monkeypatch.setattr(stories, "vectors_of", lambda _: [{"name": "one"}, {"name": "two"}])
+    result = CliRunner().invoke(app, ["prove", "RESET-1", "--vectors", str(tmp_path / "new")])
+    assert result.stdout.splitlines()[-1].startswith("2 vectors written to ")
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["one.json", "two.json"]
 
 
 @pytest.mark.parametrize(("name", "words"), [("a file", "cannot be a folder"), ("", "is not empty")])

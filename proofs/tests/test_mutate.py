@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from slotproof.proofs import mutate
 from slotproof.proofs.mutants import Mutant, specification_mutants
-from slotproof.proofs.mutate import Kill, NotProved, Proved, Report, Result, Verdict
+from slotproof.proofs.mutate import Kill, NotProved, Plan, Proved, Report, Result, Verdict
 from slotproof.proofs.operations import Operation, Step, World
 from slotproof.proofs.prove import stated_theorems
 from slotproof.proofs.scope import Scope
@@ -35,7 +36,7 @@ UNSEEN = MUTANTS["release.free:3 step"]
 
 
 def proved(name: str, *executed: str) -> Proved:
-    return Proved(THEOREMS[name], 0.0, frozenset(executed))
+    return Proved(THEOREMS[name], 0.0, frozenset(executed), quick=True)
 
 
 ADMITS = proved("equality admits", "arithmetic.is_short")
@@ -54,7 +55,7 @@ CRASHED = Kill(Verdict.CRASH, "walk", "", "IndexError: tuple index out of range"
 
 
 def try_one(mutant: Mutant, *theorems: Proved, second: mutate.Oracle = nothing, exhaustive: bool = False) -> Result:
-    (result,) = mutate.tried([mutant], theorems, second, exhaustive)
+    (result,) = mutate.tried([mutant], Plan(theorems, second, exhaustive))
     return result
 
 
@@ -117,7 +118,7 @@ class TestWhoKills:
         assert try_one(UNSEEN, second=lambda: iter([CRASHED, violated()])).verdict == Verdict.VIOLATED
 
     def test_a_theorem_that_raises_is_a_crash(self) -> None:
-        result = try_one(EQUALITY, Proved(RAISES, 0.0, frozenset({"arithmetic.is_short"})))
+        result = try_one(EQUALITY, Proved(RAISES, 0.0, frozenset({"arithmetic.is_short"}), quick=True))
         assert result.verdict == Verdict.CRASH
         assert result.kill is not None
         assert result.kill.what.startswith("AttributeError: ")
@@ -131,6 +132,14 @@ class TestWhoKills:
     def test_one_that_takes_the_process_down(self) -> None:
         result = try_one(UNSEEN, second=lambda: os._exit(3))
         assert result.kills == (Kill(Verdict.CRASH, "run-time laws", "", "the process ended with 3"),)
+
+    def test_a_theorem_in_a_larger_world_if_nobody_else_does(self) -> None:
+        """Given a theorem that is not quick, then it meets what the second oracle passes, unless that is listed."""
+        larger = replace(ADMITS, quick=False)
+        assert try_one(EQUALITY, larger).verdict == Verdict.FAILED
+        assert try_one(EQUALITY, larger, second=lambda: iter([violated()])).verdict == Verdict.VIOLATED
+        (excused,) = mutate.tried([EQUALITY], Plan((larger,), nothing, listed=frozenset({EQUALITY.id})))
+        assert excused.verdict == Verdict.SURVIVED
 
     def test_all_of_them_if_they_are_wanted(self) -> None:
         result = try_one(EQUALITY, LEAVES, ADMITS, second=lambda: iter([violated("REFUSE-2")]), exhaustive=True)
@@ -146,7 +155,7 @@ class TestWhoKills:
 def test_results_come_in_the_order_of_the_mutants_and_nothing_is_left_installed() -> None:
     mutants = [UNSEEN, EQUALITY, TIE]
     told: list[int] = []
-    results = mutate.tried(mutants, [ADMITS], nothing, on_done=told.append)
+    results = mutate.tried(mutants, Plan((ADMITS,), nothing), on_done=told.append)
     assert [result.mutant for result in results] == mutants
     assert told == [1, 2, 3]
     assert not arithmetic.is_short(1, 0, 1, 0)
