@@ -99,8 +99,5 @@ def print_in_full(console: Console, rows: list[dict[str, Any]]) -> None:
         for name in row["vectors"]:
             print_text(console, f"  vector {name}")
         if row["only_kills"]:
-            examples = ", ".join(row["only_kills"][:SHOWN_MUTANTS])
-            print_text(
-                console,
-                f"  alone notices {count_of(len(row['only_kills']), 'mutant')} of the specification, such as {examples}",
-            )
+            number, examples = count_of(len(row["only_kills"]), "mutant"), ", ".join(row["only_kills"][:SHOWN_MUTANTS])
+            print_text(console, f"  alone notices {number} of the specification, such as {examples}")
