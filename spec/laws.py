@@ -341,4 +341,6 @@ SCHEDULER_LAWS: tuple[SchedulerLaw, ...] = (
     ),
 )
 
-BY_ID: dict[str, Law | SchedulerLaw] = {law.id: law for law in (*LAWS, *SCHEDULER_LAWS)}
+ALL_LAWS: tuple[Law | SchedulerLaw, ...] = (*LAWS, *SCHEDULER_LAWS)
+
+BY_ID: dict[str, Law | SchedulerLaw] = {law.id: law for law in ALL_LAWS}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from slotproof.spec.scheduler.state import SchedulerState
-from slotproof.spec.scheduler.turn import Aborted, Arrived, LoadDone, Processed, Scheduled, Turn
+from slotproof.spec.scheduler.turn import Arrived, LoadDone, Processed, Scheduled, Turn
 
 
 def nobody_starves(cycle: Sequence[Turn]) -> str | None:
@@ -45,8 +45,3 @@ def starves(cycle: Sequence[Turn], name: str) -> bool:
 def precedes(state: SchedulerState, newcomer: str, name: str) -> bool:
     """Whether a request that arrives later goes first all the same."""
     return state.job(newcomer).priority < state.job(name).priority
-
-
-def is_endless(turn: Turn) -> bool:
-    """Whether a turn may be part of a cycle at all: users do not abort for ever."""
-    return not isinstance(turn.event, Aborted)

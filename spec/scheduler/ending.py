@@ -55,9 +55,9 @@ def gave_back(move: Move, name: str, given: Given) -> Move:
     return after.with_state(replace(after.state, fences=fences))
 
 
-def end(move: Move, name: str, outcome: Outcome, given: Given) -> Move:
-    """The request leaves the scheduler; what is in flight for it counts no more."""
-    move = gave_back(move, name, given)
+def end(move: Move, name: str, outcome: Outcome, given: Given | None) -> Move:
+    """The request leaves the scheduler; what is in flight for it counts no more. None: its blocks are still written."""
+    move = move if given is None else gave_back(move, name, given)
     state = replace(
         move.state,
         requests=without_entry(move.state.requests, name),

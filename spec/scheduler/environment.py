@@ -6,11 +6,11 @@ from dataclasses import replace
 from slotproof.spec.admission import commit
 from slotproof.spec.arithmetic import imin
 from slotproof.spec.release import reset_prefix_cache
-from slotproof.spec.request import new_request, settle
+from slotproof.spec.request import Request, new_request, settle
 from slotproof.spec.scheduler.ending import Why, end, gave_back, pass_fences
 from slotproof.spec.scheduler.move import Move
 from slotproof.spec.scheduler.policy import Policy
-from slotproof.spec.scheduler.state import Entry, Outcome, SchedulerState, without_name
+from slotproof.spec.scheduler.state import Entry, Outcome, SchedulerState, Step, without_name
 from slotproof.spec.scheduler.worker import execute, load
 from slotproof.spec.transition import Committed, Reset
 
@@ -24,7 +24,7 @@ def arrive(state: SchedulerState, name: str) -> Move:
 def abort(policy: Policy, state: SchedulerState, name: str) -> Move:
     """The user gives a request up. A load under way still writes its blocks, so they come back when it is done."""
     if name in state.loading:
-        return end(Move(state), name, Outcome.ABORTED, (state.snapshot, state.fences))
+        return end(Move(state), name, Outcome.ABORTED, None)
     return end(Move(state), name, Outcome.ABORTED, policy.give_back(state, name, Why.ABORTED))
 
 
@@ -66,9 +66,22 @@ def output(policy: Policy, move: Move, entry: Entry, num_accepted: int) -> Move:
     request = replace(request, flights=(replace(flight, drafts=truth[: len(flight.drafts)]), *later))
     sampled = truth[num_accepted] if flight.samples else 0
     keys, settled = settle(move.state.keys, request, num_accepted, sampled, move.state.scope.config.block_size)
-    state = replace(move.state.with_request(settled), keys=keys)
+    rejected = request.num_computed_tokens - settled.num_computed_tokens
+    steps = corrected(move.state.steps, settled, rejected)
+    state = replace(move.state.with_request(settled), keys=keys, steps=steps)
     if settled.num_tokens == len(job.token_ids):
         return end(move.with_state(state), name, Outcome.FINISHED, policy.give_back(state, name, Why.FINISHED))
     final = imin(settled.num_computed_tokens - settled.num_in_flight_tokens, settled.num_tokens)
     move = move.with_state(state)
     return move.called(Committed(settled, final), commit(state.snapshot, settled, final))
+
+
+def corrected(steps: tuple[Step, ...], request: Request, rejected: int) -> tuple[Step, ...]:
+    """The later steps of a request now that its tokens are known: rejected drafts move them towards the start."""
+
+    def correct(entry: Entry) -> Entry:
+        if entry.request_id != request.request_id or entry.stale:
+            return entry
+        return replace(entry, start=entry.start - rejected, num_final=request.num_tokens)
+
+    return tuple(tuple(correct(entry) for entry in step) for step in steps)

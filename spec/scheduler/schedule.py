@@ -37,11 +37,12 @@ def schedule_step(policy: Policy, state: SchedulerState) -> Move:
 
 
 def dispatch(move: Move) -> Move:
-    """Hand the step to the worker, each entry with the tables as they are now; an empty step is none."""
+    """Hand the step to the worker; an empty step is none. Who does not run any more gets no output."""
     if not move.entries:
         return move
-    entries = tuple(replace(entry, tables=tables_of(move.state, entry.request_id)) for entry in move.entries)
-    return replace(move, state=replace(move.state, steps=(*move.state.steps, entries)), entries=entries)
+    running = move.state.running
+    step = tuple(entry if entry.request_id in running else replace(entry, stale=True) for entry in move.entries)
+    return replace(move, state=replace(move.state, steps=(*move.state.steps, step)), entries=step)
 
 
 def tables_of(state: SchedulerState, name: str) -> tuple[tuple[int, ...], ...]:
@@ -135,7 +136,8 @@ def scheduled(move: Move, kind: Kind, request: Request, num_adopted: int, num_ne
     start = request.num_computed_tokens + num_adopted
     drafts = len(request.draft_token_ids)
     samples = after.flights[-1].samples
-    entry = Entry(request.request_id, start, num_new, drafts, request.num_tokens, samples, ())
+    tables = tables_of(state, request.request_id)
+    entry = Entry(request.request_id, start, num_new, drafts, request.num_tokens, samples, tables)
     move = move.with_state(state.with_request(after)).decided(kind, request.request_id, num_new, of_call=True)
     return replace(move, budget=move.budget - num_new, entries=(*move.entries, entry))
 
@@ -170,7 +172,7 @@ def admit_request(policy: Policy, move: Move, name: str) -> Move:
     move, answer = ask(policy, move, call)
     if isinstance(answer, Refusal):
         return refused(policy, move, name, answer)
-    return parked(move, call) if call.num_new_tokens == 0 else admitted(policy, move, call)
+    return parked(move, call) if call.num_new_tokens == 0 else admitted(move, call)
 
 
 def entering_call(policy: Policy, move: Move, request: Request, hit: Hit) -> Call | None:
@@ -202,8 +204,7 @@ def refused(policy: Policy, move: Move, name: str, refusal: Refusal) -> Move:
     move = move.decided(Kind.REFUSE, name, of_call=True, stops=following == Next.STOP)
     if following == Next.FAIL:
         return end(move, name, Outcome.FAILED, policy.give_back(move.state, name, Why.FAILED))
-    overtaken = with_entry(move.state.overtaken, name, move.state.overtaken.get(name, 0))
-    return replace(move, state=replace(move.state, overtaken=overtaken), stopped=following == Next.STOP)
+    return replace(move, stopped=following == Next.STOP)
 
 
 def parked(move: Move, call: Call) -> Move:
@@ -218,13 +219,14 @@ def parked(move: Move, call: Call) -> Move:
     return move.with_state(state).decided(Kind.PARK, name, of_call=True)
 
 
-def admitted(policy: Policy, move: Move, call: Call) -> Move:
-    """The request runs; refused ones that come before it have been overtaken (SCHED-6)."""
+def admitted(move: Move, call: Call) -> Move:
+    """The request runs; those that were refused just before it have been overtaken (SCHED-6)."""
     name, state = call.request.request_id, move.state
-    order = policy.order(state)
-    before = order[: order.index(name)]
-    most = state.scope.max_overtakes + 1
-    overtaken = {other: imin(count + (other in before), most) for other, count in state.overtaken.items()}
+    most, overtaken = state.scope.max_overtakes + 1, state.overtaken
+    for decision in move.decisions:
+        if decision.kind == Kind.REFUSE and decision.request_id in state.requests:
+            count = imin(overtaken.get(decision.request_id, 0) + 1, most)
+            overtaken = with_entry(overtaken, decision.request_id, count)
     state = replace(
         state,
         waiting=without_name(state.waiting, name),

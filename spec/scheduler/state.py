@@ -34,7 +34,8 @@ class Entry:
     """One request's part of a scheduled step, as the worker is told.
 
     `start` is the position of its first token if every draft in flight before it is accepted, `num_final` how many of
-    the request's tokens were known then. A stale entry is computed all the same, and its output is dropped.
+    the request's tokens are known; both follow what is processed. A stale entry is computed all the same, and its
+    output is dropped.
     """
 
     request_id: str

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from slotproof.spec.arithmetic import imin
 from slotproof.spec.scheduler import environment
 from slotproof.spec.scheduler.move import Decision, Move
 from slotproof.spec.scheduler.policy import Policy
@@ -108,10 +109,11 @@ def happenings(state: SchedulerState) -> list[Happening]:
 
 
 def acceptances(state: SchedulerState) -> list[Mapping[str, int]]:
-    """Every way in which the drafts of the oldest step may be accepted, from none to all."""
+    """Every way in which the drafts of the oldest step may be accepted; what is sampled last ends the request."""
     ways: list[dict[str, int]] = [{}]
     for entry in state.steps[0]:
         if entry.num_drafts and not entry.stale:
-            counts = range(entry.num_drafts + 1)
+            left = len(state.job(entry.request_id).token_ids) - state.requests[entry.request_id].num_tokens
+            counts = range(imin(entry.num_drafts, left - 1) + 1)
             ways = [{**way, entry.request_id: count} for way in ways for count in counts]
     return [MappingProxyType(way) for way in ways]

@@ -6,8 +6,8 @@ really executed; a rejected draft leaves something that nobody may read.
 
 from dataclasses import replace
 
+from slotproof.spec.arithmetic import imin
 from slotproof.spec.pool import NO_KEY, NULL_BLOCK
-from slotproof.spec.request import Request
 from slotproof.spec.scheduler.state import Content, Entry, Memory, SchedulerState, Step
 
 
@@ -20,20 +20,15 @@ def execute(state: SchedulerState, step: Step, accepted: dict[str, int]) -> Memo
 
 
 def write(state: SchedulerState, memory: Memory, entry: Entry, num_accepted: int) -> Memory:
-    """The slots after one entry; a stale one writes what it was scheduled to."""
+    """The slots after one entry; of a stale one, what was known of its request when it became stale is right."""
     tokens = state.job(entry.request_id).token_ids
-    start = entry.start if entry.stale else first_position(state.requests[entry.request_id])
-    final = entry.num_final if entry.stale else start + entry.num_tokens - entry.num_drafts + num_accepted
+    end = entry.start + entry.num_tokens
+    known = entry.num_final if entry.stale else end - entry.num_drafts + num_accepted
     contents = [
-        (position, tokens[: position + 1] if position < final else None)
-        for position in range(start, start + entry.num_tokens)
+        (position, tokens[: position + 1] if position < imin(known, len(tokens)) else None)
+        for position in range(entry.start, end)
     ]
     return written(memory, entry.tables, contents, state.scope.config.block_size)
-
-
-def first_position(request: Request) -> int:
-    """Where the oldest step in flight of a request starts, now that all before it are processed."""
-    return request.num_computed_tokens - request.num_in_flight_tokens
 
 
 def written(
