@@ -11,7 +11,7 @@ from slotproof.conformance.scheduler_model import Check, Reached, SchedulerModel
 from slotproof.conformance.search import Outcome, Trace, search, walk
 from slotproof.spec.laws import SCHEDULER_LAWS
 from slotproof.spec.scheduler.policy import Policy
-from slotproof.spec.scheduler.turn import Turn
+from slotproof.spec.scheduler.turn import Scheduled, Turn
 
 OF_CYCLES = frozenset(law.id for law in SCHEDULER_LAWS if law.of_cycle is not None)
 
@@ -26,15 +26,14 @@ class Found:
     turns: tuple[Turn, ...]
     repeats_from: int | None = None
 
-    @property
-    def law_id(self) -> str:
-        """The law that is named."""
-        return self.objections[0][0]
+    def objection_of(self, law_id: str) -> str | None:
+        """What this law objects to."""
+        return dict(self.objections).get(law_id)
 
     @property
     def num_steps(self) -> int:
-        """How often `schedule` is called on the way."""
-        return sum(turn.event.__class__.__name__ == "Scheduled" for turn in self.turns)
+        """How often `schedule` is called until the end, or until everything repeats."""
+        return sum(isinstance(turn.event, Scheduled) for turn in self.turns[: self.repeats_from])
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,7 +303,8 @@ SCHEDULER_LAWS: tuple[SchedulerLaw, ...] = (
     SchedulerLaw(
         "SCHED-2",
         "A refusal in the running pass preempts and retries, or stops the pass; there are at most as many preemptions "
-        "as requests were running, and each one frees every block that only the victim held, at once.",
+        "as requests were running, each one frees every block that only the victim held, at once, and nobody is "
+        "preempted again and again while no request ends.",
         scheduling.refusals_preempt_and_retry_or_stop,
     ),
     SchedulerLaw(
@@ -322,8 +323,8 @@ SCHEDULER_LAWS: tuple[SchedulerLaw, ...] = (
     SchedulerLaw(
         "SCHED-5",
         "Work that fits ends, and work that never fits ends in an error: no fair run leaves a request waiting for "
-        "ever, a step notices every load that is done, and nobody is preempted again and again while nothing ends.",
-        scheduling.loads_are_noticed_and_work_is_not_wasted,
+        "ever, and a step notices every load that is done.",
+        scheduling.loads_are_noticed,
         of_cycle=progress.nobody_starves,
     ),
     SchedulerLaw(

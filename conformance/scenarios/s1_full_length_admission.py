@@ -27,6 +27,6 @@ SCENARIO = Scenario(
     new=NEW,
     law_id="SCHED-5",
     property="While something waits, a token or an error comes within a bounded number of steps.",
-    world=World("S1", Scope(pool(8, caching=False), JOBS, token_budget=32, max_chunk=4, max_preemptions=3)),
+    world=World("S1", Scope(pool(8, caching=False), JOBS, token_budget=12, max_chunk=8)),
     by_hand=2,
 )

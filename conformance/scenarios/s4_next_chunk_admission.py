@@ -24,7 +24,7 @@ SCENARIO = Scenario(
     title="From whole-prompt to next-chunk admission",
     old=OLD,
     new=NEW,
-    law_id="SCHED-5",
+    law_id="SCHED-2",
     property="No request is preempted twice without some request ending in between.",
     world=World(
         "S4",

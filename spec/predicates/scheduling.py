@@ -6,7 +6,7 @@ from slotproof.spec.pool import NULL_BLOCK
 from slotproof.spec.predicates.facts import tables_of
 from slotproof.spec.scheduler.move import Decision, Kind
 from slotproof.spec.scheduler.state import Content, Entry, SchedulerState
-from slotproof.spec.scheduler.turn import Processed, Scheduled, Turn
+from slotproof.spec.scheduler.turn import Processed, Turn
 
 
 def step_is_within_its_limits(turn: Turn) -> str | None:
@@ -36,7 +36,15 @@ def refusals_preempt_and_retry_or_stop(turn: Turn) -> str | None:
         kept = _kept_back(victim)
         if kept:
             return f"request {victim.request_id} is preempted, and blocks {kept} that only it held are not free"
-    return _out_of_turn(turn.decisions)
+    return _out_of_turn(turn.decisions) or _wasted_work(turn)
+
+
+def _wasted_work(turn: Turn) -> str | None:
+    """A request that is thrown out, comes back and is thrown out again while nobody gets anywhere."""
+    for name, count in turn.after.preempted.items():
+        if count > turn.after.scope.max_preemptions:
+            return f"request {name} was preempted {count} times, and no request has ended in between"
+    return None
 
 
 def _kept_back(victim: Decision) -> list[int]:
@@ -138,16 +146,11 @@ def refused_heads_are_overtaken_seldom(turn: Turn) -> str | None:
     return None
 
 
-def loads_are_noticed_and_work_is_not_wasted(turn: Turn) -> str | None:
+def loads_are_noticed(turn: Turn) -> str | None:
     """SCHED-5, as far as one turn shows it."""
-    if isinstance(turn.event, Scheduled):
-        for name in turn.before.loaded:
-            if name in turn.after.loaded:
-                return f"the load of request {name} is done, and the step does not notice it"
-    bound = turn.after.scope.max_preemptions
-    for name, count in turn.after.preempted.items():
-        if count > bound:
-            return f"request {name} was preempted {count} times, and no request has ended in between"
+    for name in turn.before.loaded:
+        if name in turn.after.loaded:
+            return f"the load of request {name} is done, and the step does not notice it"
     return None
 
 

@@ -45,7 +45,7 @@ class Scope:
 
     `token_budget` bounds the tokens of one step, `max_chunk` those of one request's prompt in one step. Steps run ahead
     when `max_steps_in_flight` is more than 1. `max_overtakes` and `max_preemptions` are the bounds of SCHED-6 and
-    SCHED-5: how many later requests a refused one may let pass, and how often a request may be preempted before any
+    SCHED-2: how many later requests a refused one may let pass, and how often a request may be preempted before any
     request ends.
     """
 
