@@ -1,6 +1,6 @@
 """The small worlds that every policy is tried in: one plain world, each dimension of a scheduler alone, and all pairs.
 
-Two requests, the second half of whose blocks does not fit beside the first's, so everybody is refused at some time.
+Three requests whose blocks do not all fit, so everybody is refused at some time.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,8 @@ Change = Callable[[Scope], Scope]
 
 
 def plain() -> Scope:
-    """Two requests of 3 + 3 tokens with one beginning, and 4 usable blocks of 2 tokens."""
-    jobs = Job("A", (1, 1, 1), (2, 2, 2)), Job("B", (1, 1, 2), (2, 2, 1))
+    """Two requests with one beginning and a short one, 4 usable blocks of 2 tokens."""
+    jobs = Job("A", (1, 1, 1), (2, 2, 2)), Job("B", (1, 1, 2), (2, 2, 1)), Job("C", (2, 2), (1, 1))
     return Scope(Config(5, (FullAttention(2),), 8, 8), jobs, token_budget=8)
 
 
@@ -58,16 +58,18 @@ DIMENSIONS: dict[str, Change] = {
     "chunks": with_limits(token_budget=2),
     "drafts": lambda scope: change_jobs(scope, lambda job: replace(job, num_drafts=2)),
     "ahead": with_limits(max_steps_in_flight=2),
-    "loads": lambda scope: change_jobs(scope, lambda job: replace(job, num_external_tokens=2)),
-    "priority": lambda scope: change_jobs(scope, lambda job: replace(job, priority=int(job.name == "A"))),
+    "loads": lambda scope: change_jobs(scope, lambda job: replace(job, num_external_tokens=len(job.prompt) - 1)),
+    "priority": lambda scope: change_jobs(scope, lambda job: replace(job, priority="BCA".index(job.name))),
     "window": with_window,
     "hybrid": hybrid,
     "watermark": with_config(watermark_blocks=1),
     "lookahead": with_limits(num_lookahead_tokens=1),
-    "abort": with_limits(may_abort=("A", "B")),
+    "abort": with_limits(may_abort=("A", "C")),
     "reset": with_limits(may_reset=True),
     "uncached": with_config(caching=False),
-    "never": lambda scope: replace(scope, jobs=(*scope.jobs, Job("N", (2,) * 10, (1,))), config=longer(scope.config)),
+    "never": lambda scope: replace(
+        scope, jobs=(*scope.jobs[:2], Job("C", (2,) * 10, (1,))), config=longer(scope.config)
+    ),
     "tight": with_config(num_blocks=4),
 }
 """What a scheduler has to cope with, each as a change of the plain world."""
@@ -86,10 +88,26 @@ def world_of(*dimensions: str) -> World:
     return World("+".join(dimensions) or "plain", scope)
 
 
+def same_step_victim() -> Scope:
+    """6 blocks of 2 tokens, lookahead 1: a request fills its third block in the step in which a more urgent one needs
+    another.
+
+    Without lookahead the block in question would be the first to be popped again, and nobody could hit it.
+    """
+    jobs = Job("L", (1, 1, 1, 1), (2, 2, 2), priority=1), Job("H", (2, 2, 2), (1, 1))
+    config = Config(7, (FullAttention(2),), 8, 8)
+    return Scope(config, jobs, token_budget=8, num_lookahead_tokens=1)
+
+
 WORLDS: dict[str, World] = {
-    world.name: world for world in (world_of(), *(world_of(dimension) for dimension in DIMENSIONS))
+    world.name: world
+    for world in (
+        world_of(),
+        *(world_of(dimension) for dimension in DIMENSIONS),
+        World("same-step-victim", same_step_victim()),
+    )
 }
-"""The plain world and each dimension alone."""
+"""The plain world, each dimension alone, and one in which a victim has been scheduled in the same step."""
 
 PAIRS: dict[str, World] = {world.name: world for world in (world_of(*pair) for pair in combinations(DIMENSIONS, 2))}
 """Every two dimensions together."""

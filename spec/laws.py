@@ -304,7 +304,7 @@ SCHEDULER_LAWS: tuple[SchedulerLaw, ...] = (
         "SCHED-2",
         "A refusal in the running pass preempts and retries, or stops the pass; there are at most as many preemptions "
         "as requests were running, each one frees every block that only the victim held, at once, and nobody is "
-        "preempted again and again while no request ends.",
+        "preempted more often than there are other requests while none ends.",
         scheduling.refusals_preempt_and_retry_or_stop,
     ),
     SchedulerLaw(

@@ -10,9 +10,9 @@ from dataclasses import replace
 from slotproof.conformance.scenarios.scenario import Scenario, pool, tokens
 from slotproof.conformance.scheduler_model import World
 from slotproof.spec.scheduler import FCFS, Job, Scope
-from slotproof.spec.scheduler.policy import next_chunk, nothing_reserved, whole_prompt
+from slotproof.spec.scheduler.policy import in_queue_order, next_chunk, nothing_reserved, whole_prompt
 
-OLD = replace(FCFS, name="next chunk must fit", admission=next_chunk, reserved=nothing_reserved)
+OLD = replace(FCFS, name="next chunk must fit", order=in_queue_order, admission=next_chunk, reserved=nothing_reserved)
 NEW = replace(OLD, name="whole prompt must fit", admission=whole_prompt)
 
 JOBS = (

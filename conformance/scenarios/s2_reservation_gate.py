@@ -10,7 +10,7 @@ from slotproof.conformance.scenarios.scenario import Scenario, pool, tokens
 from slotproof.conformance.scheduler_model import World
 from slotproof.spec.admission import Call
 from slotproof.spec.scheduler import PRIORITY, Job, SchedulerState, Scope
-from slotproof.spec.scheduler.policy import blocks_to_come, nothing_reserved
+from slotproof.spec.scheduler.policy import blocks_to_come, by_priority, nothing_reserved
 
 
 def reserved_for_parked(state: SchedulerState, call: Call) -> int:
@@ -19,7 +19,7 @@ def reserved_for_parked(state: SchedulerState, call: Call) -> int:
     return sum(blocks_to_come(state, name) for name in parked - {call.request.request_id})
 
 
-OLD = replace(PRIORITY, name="nothing is reserved", reserved=nothing_reserved)
+OLD = replace(PRIORITY, name="nothing is reserved", order=by_priority, reserved=nothing_reserved)
 NEW = replace(OLD, name="reserved for parked loads", reserved=reserved_for_parked)
 
 JOBS = (

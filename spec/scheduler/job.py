@@ -44,9 +44,8 @@ class Scope:
     """A small world for a scheduler: what may happen in it is finite.
 
     `token_budget` bounds the tokens of one step, `max_chunk` those of one request's prompt in one step. Steps run ahead
-    when `max_steps_in_flight` is more than 1. `max_overtakes` and `max_preemptions` are the bounds of SCHED-6 and
-    SCHED-2: how many later requests a refused one may let pass, and how often a request may be preempted before any
-    request ends.
+    when `max_steps_in_flight` is more than 1. `max_overtakes` is the bound of SCHED-6: how many later requests a
+    refused one may let pass.
     """
 
     config: Config
@@ -60,7 +59,6 @@ class Scope:
     may_abort: tuple[str, ...] = ()
     may_reset: bool = False
     max_overtakes: int = 2
-    max_preemptions: int = 1
 
     def __post_init__(self) -> None:
         names = [job.name for job in self.jobs]
@@ -74,6 +72,11 @@ class Scope:
                     f"job {job.name} has {len(job.token_ids)} tokens in all, max_model_len is "
                     f"{self.config.max_model_len}: use a shorter job"
                 )
+
+    @property
+    def max_preemptions(self) -> int:
+        """How often a request may be preempted before any request ends: once for each other one (SCHED-2)."""
+        return max(len(self.jobs) - 1, 1)
 
     def job(self, name: str) -> Job:
         """The job of this name."""

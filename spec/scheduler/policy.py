@@ -42,8 +42,16 @@ def by_priority(state: SchedulerState) -> tuple[str, ...]:
 
 
 def holders_first(state: SchedulerState) -> tuple[str, ...]:
-    """Requests that hold blocks already, then the others, both in queue order."""
+    """Requests that hold blocks already, then the others, both in queue order.
+
+    In queue order alone a refused request could hide one whose load is done and which needs nothing more (SCHED-5).
+    """
     return tuple(sorted(state.waiting, key=lambda name: name not in state.snapshot.holdings))
+
+
+def holders_then_priority(state: SchedulerState) -> tuple[str, ...]:
+    """Requests that hold blocks already, then the others, both by priority."""
+    return tuple(sorted(by_priority(state), key=lambda name: name not in state.snapshot.holdings))
 
 
 def urgency(state: SchedulerState, name: str) -> tuple[int, int]:
@@ -72,6 +80,11 @@ def nobody(move: Move, name: str) -> str | None:
 def reclaimable_now(state: SchedulerState, victim: str) -> bool:
     """Preempt only if the blocks come back at once, and no others are about to."""
     return fence_of(state, victim) == 0 and not state.snapshot.waiting_frees
+
+
+def worthwhile(state: SchedulerState, victim: str) -> bool:
+    """Nor the only running request while a load is under way: it would come back into the same squeeze (SCHED-2)."""
+    return reclaimable_now(state, victim) and not (state.running == (victim,) and state.loading)
 
 
 def always(state: SchedulerState, victim: str) -> bool:
@@ -144,9 +157,9 @@ class Policy:
     """
 
     name: str
-    order: Callable[[SchedulerState], tuple[str, ...]] = in_queue_order
+    order: Callable[[SchedulerState], tuple[str, ...]] = holders_first
     victim: Callable[[Move, str], str | None] = last_running
-    may_preempt: Callable[[SchedulerState, str], bool] = reclaimable_now
+    may_preempt: Callable[[SchedulerState, str], bool] = worthwhile
     withdraw: Callable[[Move, str], Move] = withdraw_tokens_and_keys
     admission: Callable[[SchedulerState, Call], Call] = whole_prompt
     reserved: Callable[[SchedulerState, Call], int] = reserved_from_loads
@@ -159,12 +172,10 @@ class Policy:
 FCFS = Policy("fcfs")
 """The reference, first come, first served."""
 
-PRIORITY = replace(FCFS, name="priority", order=by_priority, victim=least_urgent)
+PRIORITY = replace(FCFS, name="priority", order=holders_then_priority, victim=least_urgent)
 """The reference, by priority."""
 
-VLLM_FCFS = replace(
-    FCFS, name="vllm-fcfs", order=holders_first, withdraw=withdraw_tokens, on_refusal=stop, promotes_each_step=False
-)
+VLLM_FCFS = replace(FCFS, name="vllm-fcfs", withdraw=withdraw_tokens, on_refusal=stop, promotes_each_step=False)
 """vLLM 0.31.0 and 0.33.0, policy `fcfs`."""
 
 VLLM_PRIORITY = replace(VLLM_FCFS, name="vllm-priority", order=by_priority, victim=least_urgent)
