@@ -175,7 +175,14 @@ FCFS = Policy("fcfs")
 PRIORITY = replace(FCFS, name="priority", order=holders_then_priority, victim=least_urgent)
 """The reference, by priority."""
 
-VLLM_FCFS = replace(FCFS, name="vllm-fcfs", withdraw=withdraw_tokens, on_refusal=stop, promotes_each_step=False)
+VLLM_FCFS = replace(
+    FCFS,
+    name="vllm-fcfs",
+    may_preempt=reclaimable_now,
+    withdraw=withdraw_tokens,
+    on_refusal=stop,
+    promotes_each_step=False,
+)
 """vLLM 0.31.0 and 0.33.0, policy `fcfs`."""
 
 VLLM_PRIORITY = replace(VLLM_FCFS, name="vllm-priority", order=by_priority, victim=least_urgent)
