@@ -17,8 +17,8 @@ Change = Callable[[Scope], Scope]
 
 
 def plain() -> Scope:
-    """Two requests with one beginning and a short one, 4 usable blocks of 2 tokens."""
-    jobs = Job("A", (1, 1, 1), (2, 2, 2)), Job("B", (1, 1, 2), (2, 2, 1)), Job("C", (2, 2), (1, 1))
+    """Two requests with one beginning, then a short one; 4 usable blocks of 2 tokens."""
+    jobs = Job("A", (1, 1, 1), (2, 2, 2)), Job("B", (1, 1, 2, 2, 1), (2,)), Job("C", (2, 2), (1, 1))
     return Scope(Config(5, (FullAttention(2),), 8, 8), jobs, token_budget=8)
 
 

@@ -279,9 +279,9 @@ def list_scenarios(console: Console, as_json: bool) -> None:
         rows = [{"id": one.id, "title": one.title, "law": one.law_id} for one in scenarios().values()]
         print_json({"scenarios": rows})
         return
-    table = new_table("id", "change", "OLD", "NEW", "law")
+    table = new_table("id", "change", "law")
     for one in scenarios().values():
-        table.add_row(one.id, one.title, one.old.name, one.new.name, one.law_id)
+        table.add_row(one.id, one.title, one.law_id)
     console.print(table)
 
 

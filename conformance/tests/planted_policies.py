@@ -54,15 +54,16 @@ PLANTED = (
         replace(FCFS, name="preempts although nothing comes back", may_preempt=always),
         World("livelock", Scope(pool(2), (job("A", 2, 2), job("B", 2, 2)), 8, max_steps_in_flight=2)),
         "SCHED-5",
-        ("arrive A", "arrive B", "schedule", "schedule", "process", "schedule"),
-        3,
+        ("arrive A", "arrive B", *("schedule", "schedule", "process") * 2, "schedule", "schedule"),
+        7,
     ),
     Planted(
         "livelock of what never fits",
         replace(FCFS, name="admits by the chunk", admission=next_chunk, on_refusal=fail_if_never),
         World("too long", Scope(pool(2, caching=False), (job("A", 6, 1),), 2)),
         "SCHED-5",
-        (),
+        ("arrive A", *("schedule", "process", "schedule", "process", "schedule") * 3),
+        11,
     ),
     Planted(
         "starvation",
@@ -72,7 +73,8 @@ PLANTED = (
             Scope(pool(2), (job("O", 4, 1), job("S", 2, 1, again=True), job("T", 2, 1, again=True)), 4),
         ),
         "SCHED-5",
-        (),
+        ("arrive O", *("arrive S", "arrive T", "schedule", "process") * 2),
+        5,
     ),
     Planted(
         "leak on abort",
@@ -86,6 +88,6 @@ PLANTED = (
         replace(FCFS, name="returns tokens twice", victim=first_running, withdraw=returns_tokens_twice),
         World("twice", Scope(pool(5), (job("L", 5, 2), job("H", 2, 2), job("X", 1, 5, num_drafts=3)), 4)),
         "SCHED-1",
-        (),
+        ("arrive L", "schedule", "process", "arrive H", "arrive X", "schedule", "process", "schedule"),
     ),
 )

@@ -205,7 +205,12 @@ CASES = [
         counts("preempted", C=3),
         "request C was preempted 3 times, and no request has ended in between",
     ),
-    Case("SCHED-3", refusal, after(waiting=("Small", "Big")), "the queue's order changed from ['Big', 'Small'] to ['Small', 'Big']"),
+    Case(
+        "SCHED-3",
+        refusal,
+        after(waiting=("Small", "Big")),
+        "the queue's order changed from ['Big', 'Small'] to ['Small', 'Big']",
+    ),
     Case(
         "SCHED-3",
         refusal,
