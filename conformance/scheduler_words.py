@@ -110,8 +110,13 @@ def shortage_words(facts: AllocationFacts) -> str:
 
 def state_strip(state: SchedulerState) -> str:
     """The pool, then the queues and what is in flight."""
+    return f"{pool_strip(state.snapshot)} | {queues_words(state)}"
+
+
+def queues_words(state: SchedulerState) -> str:
+    """Who runs, who waits in which order, and the tokens of the steps in flight."""
     marks = {**dict.fromkeys(state.loading, " (loading)"), **dict.fromkeys(state.loaded, " (loaded)")}
     waiting = " ".join(f"{name}{marks.get(name, '')}" for name in state.waiting) or "-"
     flight = " then ".join(" ".join(f"{entry.request_id}:{entry.num_tokens}" for entry in step) for step in state.steps)
     queues = f"running: {' '.join(state.running) or '-'} | waiting: {waiting}"
-    return f"{pool_strip(state.snapshot)} | {queues}" + (f" | in flight: {flight}" if flight else "")
+    return queues + (f" | in flight: {flight}" if flight else "")

@@ -7,7 +7,7 @@ from html import escape
 
 from slotproof.conformance.scheduler_model import World
 from slotproof.conformance.scheduler_search import Found
-from slotproof.conformance.scheduler_words import turn_words, world_lines
+from slotproof.conformance.scheduler_words import queues_words, turn_words, world_lines
 from slotproof.spec.laws import BY_ID
 from slotproof.spec.pool import NO_KEY, NULL_BLOCK
 from slotproof.spec.predicates.scheduling import prefixes_of
@@ -89,7 +89,18 @@ def keys_of(state: SchedulerState) -> list[str]:
     """The prefix that each block is offered for."""
     prefixes, groups = prefixes_of(state.keys), len(state.scope.config.groups)
     keys = [state.snapshot.pool.key_of(block) for block in range(1, state.scope.config.num_blocks)]
-    return [" ".join(map(str, prefixes[key // groups])) if key != NO_KEY else "" for key in keys]
+    return [prefix_words(prefixes[key // groups]) if key != NO_KEY else "" for key in keys]
+
+
+def prefix_words(prefix: tuple[int, ...]) -> str:
+    """A prefix, its middle left out where it is long."""
+    if len(prefix) <= MOST_TOKENS:
+        return " ".join(map(str, prefix))
+    return f"{' '.join(map(str, prefix[:2]))} … {' '.join(map(str, prefix[-4:]))} ({len(prefix)})"
+
+
+MOST_TOKENS = 8
+"""Tokens of a prefix that are shown in full."""
 
 
 def contents_of(state: SchedulerState) -> list[str]:
@@ -98,10 +109,12 @@ def contents_of(state: SchedulerState) -> list[str]:
 
 
 def queue_line(state: SchedulerState, before: SchedulerState | None) -> str:
-    """The free queue, the block popped next first."""
+    """The free queue, the block popped next first; then who runs, who waits, and what is in flight."""
     changed = before is not None and before.snapshot.pool.queue != state.snapshot.pool.queue
     queue = " ".join(map(str, state.snapshot.pool.queue)) or "empty"
-    return f"<p>free queue: <span{mark(changed)}>{queue}</span></p>"
+    queues = queues_words(state)
+    moved = before is not None and queues_words(before) != queues
+    return f"<p>free queue: <span{mark(changed)}>{queue}</span> | <span{mark(moved)}>{escape(queues)}</span></p>"
 
 
 def requests_table(state: SchedulerState, before: SchedulerState | None) -> str:

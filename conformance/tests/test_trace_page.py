@@ -1,7 +1,10 @@
 """The page of a trace: complete, self-contained, readable without a script, and every text in it is escaped."""
 
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -68,11 +71,29 @@ def test_a_page_shows_turns_blocks_queue_requests_and_the_law() -> None:
         "5. schedule  ->  B is promoted; H is refused (needs 4, 5 free - 2 reserved)",
         "From here on everything repeats, for ever:",
         "B[2]",
+        "1 0 … 0 0 0 0 (12)",
+        "running: - | waiting: B (loaded) H",
         "free queue: 4 5 6 7 8",
         "1 0 0 0",
         "loading",
     ):
         assert words in reader.text
+
+
+@pytest.mark.thirdparty
+def test_a_browser_draws_the_page(tmp_path: Path) -> None:
+    browser = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        pytest.skip("no Chromium is installed")
+    source, picture = tmp_path / "trace.html", tmp_path / "trace.png"
+    source.write_text(page_of("S2"), encoding="utf-8")
+    flags = "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1100,1900"
+    subprocess.run(
+        [browser, *flags, f"--screenshot={picture}", source.as_uri()], check=True, capture_output=True, timeout=120
+    )
+    data = picture.read_bytes()
+    assert data.startswith(b"\x89PNG")
+    assert len(data) > 50_000, "an empty page of this size is a tenth of that"
 
 
 def test_what_a_turn_changes_is_marked() -> None:
