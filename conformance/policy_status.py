@@ -33,7 +33,13 @@ BREACHES: tuple[Breach, ...] = (
         "somebody was preempted, and which a refusal ends before it gets there.",
     ),
     Breach("vllm-priority", "SCHED-5", "never", "As for vllm-fcfs."),
-    Breach("vllm-priority", "SCHED-5", "loads", "As for vllm-fcfs."),
+    Breach(
+        "vllm-priority",
+        "SCHED-5",
+        "loads",
+        "As for vllm-fcfs. Were loads noticed in time, there would still be this: a refused request that comes first "
+        "hides one whose load is done and which holds what the first one lacks, so both wait for ever.",
+    ),
     Breach(
         "vllm-priority",
         "SCHED-4",

@@ -1,5 +1,7 @@
 """The shipped policies in the shipped worlds: how many states there are, what is reached, and which laws are kept."""
 
+from dataclasses import replace
+
 import pytest
 
 from slotproof.conformance.policy_status import BREACHES
@@ -93,6 +95,15 @@ def test_a_known_breach_still_shows(breach: object) -> None:
     explored = explore_policy(SHIPPED[policy], WORLDS[world], (law_id,), first_only=True)
     assert explored.broken == {law_id}
     assert explore_policy(SHIPPED[policy.replace("vllm-", "")], WORLDS[world], (law_id,)).found == ()
+
+
+def test_behind_the_late_notice_stands_a_deadlock_by_priority() -> None:
+    """Patch and continue: what the frequent finding hides."""
+    patched = replace(SHIPPED["vllm-priority"], name="notices loads", promotes_each_step=True)
+    (found,) = explore_policy(patched, WORLDS["loads"], ("SCHED-5",), first_only=True).found
+    assert found.objections == (("SCHED-5", "requests A, B can wait for ever: nothing is scheduled any more"),)
+    repaired = replace(patched, order=SHIPPED["priority"].order)
+    assert explore_policy(repaired, WORLDS["loads"], ("SCHED-5",)).found == ()
 
 
 @pytest.mark.slow
