@@ -99,15 +99,24 @@ def same_step_victim() -> Scope:
     return Scope(config, jobs, token_budget=8, num_lookahead_tokens=1)
 
 
+def endless() -> Scope:
+    """4 blocks of 2 tokens for a long prompt and two short requests that come again and again."""
+    short = [Job(name, (first, first, first), (9, 9), again=True) for first, name in enumerate("ST")]
+    return Scope(Config(5, (FullAttention(2),), 12, 12), (Job("L", (7,) * 7, (9,)), *short), token_budget=16)
+
+
 WORLDS: dict[str, World] = {
     world.name: world
     for world in (
         world_of(),
         *(world_of(dimension) for dimension in DIMENSIONS),
         World("same-step-victim", same_step_victim()),
+        World("endless", endless()),
     )
 }
-"""The plain world, each dimension alone, and one in which a victim has been scheduled in the same step."""
+"""The plain world, each dimension alone, one in which a victim has been scheduled in the same step, and one in which
+requests keep coming.
+"""
 
 PAIRS: dict[str, World] = {world.name: world for world in (world_of(*pair) for pair in combinations(DIMENSIONS, 2))}
 """Every two dimensions together."""

@@ -10,7 +10,14 @@ import typer
 from rich.console import Console
 
 from slotproof.conformance.cli.options import AsJson
-from slotproof.conformance.cli.output import new_console, new_table, print_json, print_text, write_whole
+from slotproof.conformance.cli.output import (
+    new_console,
+    new_table,
+    print_json,
+    print_text,
+    progress_bar,
+    write_whole,
+)
 from slotproof.conformance.cli.words import count_of
 from slotproof.conformance.errors import SetupError
 from slotproof.conformance.policy_diff import Difference, Relation, diff
@@ -66,18 +73,26 @@ def command(
         return
     chosen = find_scenario(scenario) if scenario is not None else None
     old_policy, new_policy, worlds = what_to_compare(old, new, world, chosen)
-    results = []
-    for place in worlds:
-        results.append(diff(old_policy, new_policy, place, seconds=seconds))
-        if results[-1].relation in (Relation.BREAKS, Relation.DIFFERENT):
-            break
+    results = compare_in(worlds, old_policy, new_policy, seconds)
     wanted = chosen.law_id if chosen is not None else None
-    written = write_page(html, results[-1], wanted) if html is not None else None
+    written = write_page(html, decisive(results), wanted) if html is not None else None
     if as_json:
         print_json(as_document(results, wanted))
     else:
         print_results(new_console(), results, chosen, written)
     raise typer.Exit(exit_code(results))
+
+
+def compare_in(worlds: list[World], old: Policy, new: Policy, seconds: float | None) -> list[Difference]:
+    """The worlds in order, up to the first in which a law is broken."""
+    results: list[Difference] = []
+    with progress_bar("comparing", len(worlds), None, "worlds") as tell:
+        for world in worlds:
+            results.append(diff(old, new, world, seconds=seconds))
+            tell(len(results))
+            if results[-1].relation == Relation.BREAKS:
+                break
+    return results
 
 
 def what_to_compare(
@@ -153,11 +168,20 @@ def named(name: str, kind: type[Value], what: str, remedy: str) -> Value:
     return value
 
 
+WORST_FIRST = (Relation.BREAKS, Relation.DIFFERENT, Relation.UNKNOWN, Relation.REFINES, Relation.EQUAL)
+
+
+def decisive(results: list[Difference]) -> Difference:
+    """The world that decides: the first in which a law is broken, else in which the two differ, and so on."""
+    return min(results, key=lambda result: WORST_FIRST.index(result.relation))
+
+
 def exit_code(results: list[Difference]) -> int:
     """0 equal or refines, 1 a trace, 3 not exhausted."""
-    if results[-1].relation in (Relation.BREAKS, Relation.DIFFERENT):
+    result = decisive(results)
+    if result.trace is not None:
         return 1
-    return 0 if all(result.is_fine for result in results) else NOT_EXHAUSTED
+    return 0 if result.is_fine else NOT_EXHAUSTED
 
 
 # Output.
@@ -171,7 +195,7 @@ def named_objection(trace: Found, wanted: str | None) -> tuple[str, str]:
 
 def print_results(console: Console, results: list[Difference], chosen: Scenario | None, page_at: Path | None) -> None:
     """What was searched, the trace if there is one, and the verdict."""
-    last = results[-1]
+    last = decisive(results)
     if chosen is not None:
         print_text(console, f"{chosen.id}. {chosen.title}\n  {chosen.property}\n")
     print_text(console, f"OLD  {last.old.name}\nNEW  {last.new.name}\n")
@@ -213,7 +237,7 @@ def trace_text(result: Difference, wanted: str | None) -> list[str]:
 
 def verdict(results: list[Difference], wanted: str | None) -> str:
     """The last line."""
-    last, trace = results[-1], results[-1].trace
+    last, trace = decisive(results), decisive(results).trace
     states = sum(result.new_explored.states for result in results)
     if last.relation == Relation.BREAKS:
         assert trace is not None
@@ -221,26 +245,28 @@ def verdict(results: list[Difference], wanted: str | None) -> str:
     if last.relation == Relation.DIFFERENT:
         assert trace is not None
         return f"NEW is different from OLD and breaks no law that OLD keeps: {steps_of(trace)}."
-    if any(result.relation == Relation.UNKNOWN for result in results):
+    if last.relation == Relation.UNKNOWN:
         return f"Not exhausted: no difference in the {states:,} states searched; give it more --seconds."
-    relations = {result.relation for result in results}
-    words = "refines OLD: it admits less at times" if Relation.REFINES in relations else "is equal to OLD"
+    words = "refines OLD: it admits less at times" if last.relation == Relation.REFINES else "is equal to OLD"
     return f"NEW {words}, in all {states:,} states of {count_of(len(results), 'world')}."
 
 
 def steps_of(trace: Found) -> str:
     """The length of a trace in words."""
-    return f"{count_of(len(trace.turns), 'turn')}, with {count_of(trace.num_steps, 'call')} of schedule"
+    stem = trace.turns[: trace.repeats_from]
+    words = f"{count_of(len(stem), 'turn')}, with {count_of(trace.num_steps, 'call')} of schedule"
+    cycle = len(trace.turns) - len(stem)
+    return f"{words}, then {count_of(cycle, 'turn')} for ever" if cycle else words
 
 
 def as_document(results: list[Difference], wanted: str | None) -> dict[str, Any]:
     """The fields of `--json`."""
-    last, trace = results[-1], results[-1].trace
+    last, trace = decisive(results), decisive(results).trace
     law_id, objection = named_objection(trace, wanted) if trace is not None and trace.objections else (None, None)
     return {
         "old": last.old.name,
         "new": last.new.name,
-        "relation": worst(results).value,
+        "relation": last.relation.value,
         "worlds": [
             {
                 "name": result.world.name,
@@ -258,6 +284,7 @@ def as_document(results: list[Difference], wanted: str | None) -> dict[str, Any]
         "trace": None
         if trace is None
         else {
+            "world": last.world.name,
             "setup": [action.as_json() for action in last.world.setup],
             "actions": [action_of(turn.event).as_json() for turn in trace.turns],
             "turns": [turn_words(turn) for turn in trace.turns],
@@ -265,12 +292,6 @@ def as_document(results: list[Difference], wanted: str | None) -> dict[str, Any]
             "repeats_from": trace.repeats_from,
         },
     }
-
-
-def worst(results: list[Difference]) -> Relation:
-    """The relation over all worlds."""
-    order = (Relation.BREAKS, Relation.DIFFERENT, Relation.UNKNOWN, Relation.REFINES, Relation.EQUAL)
-    return min((result.relation for result in results), key=order.index)
 
 
 def list_scenarios(console: Console, as_json: bool) -> None:

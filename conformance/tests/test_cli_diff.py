@@ -46,7 +46,7 @@ def test_a_scenario_shows_its_trace_its_law_and_the_state() -> None:
     assert "  found   requests B, H can wait for ever: nothing is scheduled any more" in lines
     (refusal,) = [line for line in lines if line.startswith("  5. ")]
     assert "H is refused (needs 4, 5 free - 2 reserved)" in refusal
-    assert lines[-1] == "NEW breaks SCHED-5, which OLD keeps: 6 turns, with 2 calls of schedule."
+    assert lines[-1] == "NEW breaks SCHED-5, which OLD keeps: 5 turns, with 2 calls of schedule, then 1 turn for ever."
 
 
 @pytest.mark.parametrize("name", ["S1", "S7", "S8"])

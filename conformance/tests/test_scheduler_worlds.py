@@ -33,6 +33,7 @@ COUNTS = {
     "never": (119, 180, 11),
     "tight": (187, 275, 14),
     "same-step-victim": (55, 61, 10),
+    "endless": (1609, 2615, 24),
 }
 """States, transitions and depth of the reference in each world."""
 
@@ -61,7 +62,7 @@ def test_both_references_keep_every_law_with_all_pairs_of_dimensions(policy: str
 
 
 def test_there_is_a_world_for_each_dimension_and_each_pair() -> None:
-    assert set(WORLDS) == {"plain", *DIMENSIONS, "same-step-victim"}
+    assert set(WORLDS) == {"plain", *DIMENSIONS, "same-step-victim", "endless"}
     assert len(PAIRS) == len(DIMENSIONS) * (len(DIMENSIONS) - 1) // 2
 
 
