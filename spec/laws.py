@@ -1,14 +1,24 @@
 """The laws: an id, one sentence, one predicate. This is the only list; proofs, run-time checks, vectors and messages
-refer to it by id.
+refer to it by id. `LAWS` are about an allocator, `SCHEDULER_LAWS` about the scheduler around it.
 
 Words: *m* is min(computed + hit + external + new, num_tokens) of the call, *bs* the block size; a table's entries are
 numbered from 0.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from slotproof.spec.predicates import admission, frame, keys, pool, release
+from slotproof.spec.predicates import admission, frame, keys, pool, progress, release, scheduling
+from slotproof.spec.scheduler.turn import (
+    Aborted,
+    Arrived,
+    CacheReset,
+    Happening,
+    LoadDone,
+    Processed,
+    Scheduled,
+    Turn,
+)
 from slotproof.spec.transition import (
     Allocated,
     Committed,
@@ -265,4 +275,73 @@ LAWS: tuple[Law, ...] = (
     ),
 )
 
-BY_ID: dict[str, Law] = {law.id: law for law in LAWS}
+ANY_TURN: tuple[type[Happening], ...] = (Arrived, Scheduled, Processed, LoadDone, Aborted, CacheReset)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerLaw:
+    """One law about a scheduler. It speaks about turns of some kinds, and perhaps about cycles of them."""
+
+    id: str
+    sentence: str
+    predicate: Callable[[Turn], str | None]
+    about: tuple[type[Happening], ...] = (Scheduled,)
+    of_cycle: Callable[[Sequence[Turn]], str | None] | None = None
+
+    def objection(self, turn: Turn) -> str | None:
+        """What contradicts the law in a turn, or None."""
+        return self.predicate(turn) if isinstance(turn.event, self.about) else None
+
+
+SCHEDULER_LAWS: tuple[SchedulerLaw, ...] = (
+    SchedulerLaw(
+        "SCHED-1",
+        "What a step schedules is within the token budget and is running; the tokens, drafts and blocks of a victim "
+        "are withdrawn from the step.",
+        scheduling.step_is_within_its_limits,
+    ),
+    SchedulerLaw(
+        "SCHED-2",
+        "A refusal in the running pass preempts and retries, or stops the pass; there are at most as many preemptions "
+        "as requests were running, each one frees every block that only the victim held, at once, and nobody is "
+        "preempted more often than there are other requests while none ends.",
+        scheduling.refusals_preempt_and_retry_or_stop,
+    ),
+    SchedulerLaw(
+        "SCHED-3",
+        "A refusal in the waiting pass leaves the request's status, computed count and table (up to stage 1) and the "
+        "queue's order as they are, and ends the pass unless the policy skips.",
+        scheduling.refused_requests_stay_as_they_are,
+    ),
+    SchedulerLaw(
+        "SCHED-4",
+        "Every block that a lookup can find holds the content its key says, or a step in flight owes it: no prefix is "
+        "poisoned.",
+        scheduling.findable_blocks_are_computed_or_owed,
+        ANY_TURN,
+    ),
+    SchedulerLaw(
+        "SCHED-5",
+        "Work that fits ends, and work that never fits ends in an error: no fair run leaves a request waiting for "
+        "ever, and a step notices every load that is done.",
+        scheduling.loads_are_noticed,
+        of_cycle=progress.nobody_starves,
+    ),
+    SchedulerLaw(
+        "SCHED-6",
+        "A refused request is overtaken a bounded number of times by requests that come after it in the policy's "
+        "order.",
+        scheduling.refused_heads_are_overtaken_seldom,
+    ),
+    SchedulerLaw(
+        "MEM-1",
+        "Every token that a step reads, from a hit, a load or its own earlier steps, is what computing that request's "
+        "prefix gives.",
+        scheduling.steps_read_what_was_computed,
+        (Processed,),
+    ),
+)
+
+ALL_LAWS: tuple[Law | SchedulerLaw, ...] = (*LAWS, *SCHEDULER_LAWS)
+
+BY_ID: dict[str, Law | SchedulerLaw] = {law.id: law for law in ALL_LAWS}

@@ -9,9 +9,10 @@ from slotproof.conformance.cli.options import AsJson
 from slotproof.conformance.cli.output import new_console, new_table, print_json, print_text
 from slotproof.conformance.cli.words import count_of
 from slotproof.conformance.errors import SetupError
+from slotproof.conformance.scenarios import scenarios
 from slotproof.conformance.strictness import level_of
 from slotproof.conformance.vector import shipped_vectors
-from slotproof.spec.laws import BY_ID, LAWS
+from slotproof.spec.laws import ALL_LAWS, BY_ID, SCHEDULER_LAWS, Law
 
 NAME = "laws"
 EXAMPLE = "Example: slotproof laws REFUSE-1"
@@ -23,8 +24,8 @@ Ids = Annotated[
 
 
 def command(law: Ids = None, as_json: AsJson = False) -> None:
-    """List the laws: what each says, from which strictness on it is held, its theorems, the vectors about it, and which
-    changes of the specification nothing else notices.
+    """List the laws: what each says, from which strictness on it is held, its theorems, vectors and scenarios, and how
+    many changes of the specification nothing else notices.
     """
     wanted = known_laws(law or [])
     rows = [row for row in law_rows() if not wanted or row["id"] in wanted]
@@ -33,12 +34,32 @@ def command(law: Ids = None, as_json: AsJson = False) -> None:
     elif wanted:
         print_in_full(new_console(), rows)
     else:
-        numbers = ("theorems", "vectors", "only kills")
-        table = new_table("law", "says", "held from", *numbers, right=numbers)
+        table = new_table("law", "says", "held from", *map(heading, EVIDENCE), right=tuple(map(heading, EVIDENCE)))
         for row in rows:
-            counts = (str(len(row[kind])) for kind in ("theorems", "vectors", "only_kills"))
+            counts = (str(len(row[kind])) for kind in EVIDENCE)
             table.add_row(row["id"], row["sentence"], row["held_from"], *counts)
         new_console().print(table)
+
+
+EVIDENCE = ("theorems", "vectors", "scenarios", "only_kills")
+
+
+def heading(kind: str) -> str:
+    """The column of a kind of evidence."""
+    return kind.replace("_", " ")
+
+
+def allocator_laws(law_ids: list[str]) -> tuple[str, ...]:
+    """The ids as the laws have them, of laws about allocators.
+
+    Raises:
+        SetupError: for one that is no law's, or is about schedulers.
+    """
+    known = known_laws(law_ids)
+    about_schedulers = {law.id for law in SCHEDULER_LAWS}.intersection(known)
+    if about_schedulers:
+        raise SetupError(f"{min(about_schedulers)} is a law about schedulers; `slotproof diff` holds policies to it")
+    return known
 
 
 def known_laws(law_ids: list[str]) -> tuple[str, ...]:
@@ -60,12 +81,13 @@ def law_rows() -> list[dict[str, Any]]:
         {
             "id": law.id,
             "sentence": law.sentence,
-            "held_from": level_of(law.id).name.lower(),
+            "held_from": level_of(law.id).name.lower() if isinstance(law, Law) else "schedulers",
             "theorems": [{"name": stated.name, "scope": stated.scope} for stated in theorems if stated.law == law.id],
             "vectors": [vector.name for vector in vectors if law.id in vector.laws],
             "only_kills": only_kills(law.id),
+            "scenarios": [f"{one.id} {one.title}" for one in scenarios().values() if one.law_id == law.id],
         }
-        for law in LAWS
+        for law in ALL_LAWS
     ]
 
 
@@ -90,10 +112,12 @@ SHOWN_MUTANTS = 3
 
 
 def print_in_full(console: Console, rows: list[dict[str, Any]]) -> None:
-    """A law, its theorems, which `prove` proves, and its vectors, which `explain` and `replay` take by name."""
+    """A law, its theorems (for `prove`), its vectors (for `explain` and `replay`) and its scenarios (for `diff`)."""
     for row in rows:
         console.print(f"{row['id']}: {row['sentence']}")
-        print_text(console, f"  held from strictness {row['held_from']} on")
+        about_schedulers = row["held_from"] == "schedulers"
+        held = "held by scheduling policies" if about_schedulers else f"held from strictness {row['held_from']} on"
+        print_text(console, f"  {held}")
         for stated in row["theorems"]:
             print_text(console, f"  theorem {stated['name']} ({stated['scope']})")
         for name in row["vectors"]:
@@ -101,3 +125,5 @@ def print_in_full(console: Console, rows: list[dict[str, Any]]) -> None:
         if row["only_kills"]:
             number, examples = count_of(len(row["only_kills"]), "mutant"), ", ".join(row["only_kills"][:SHOWN_MUTANTS])
             print_text(console, f"  alone notices {number} of the specification, such as {examples}")
+        for name in row["scenarios"]:
+            print_text(console, f"  scenario {name}")

@@ -55,7 +55,7 @@ def others_on_stderr() -> Iterator[None]:
 
 
 @contextmanager
-def progress_bar(what: str, steps: int, seconds: float | None) -> Iterator[Callable[[int], None]]:
+def progress_bar(what: str, steps: int, seconds: float | None, unit: str = "steps") -> Iterator[Callable[[int], None]]:
     """A bar on a terminal, nothing elsewhere and in CI; yields what is to be told the steps done.
 
     It is drawn when told and by no thread, so that worker processes can be forked meanwhile.
@@ -64,7 +64,7 @@ def progress_bar(what: str, steps: int, seconds: float | None) -> Iterator[Calla
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.fields[done]:,} steps"),
+        TextColumn("{task.fields[done]:,} " + unit),
         TimeElapsedColumn(),
     )
     shown = console.is_terminal and not os.environ.get("CI")

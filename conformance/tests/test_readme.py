@@ -66,6 +66,15 @@ def test_the_specification_is_an_oracle_in_three_lines() -> None:
     exec(example, {})
 
 
+def test_the_scheduler_change_shows_the_trace_that_is_printed(tmp_path: Path) -> None:
+    (tmp_path / "my_change.py").write_text(block_with("python", "def look_further"))
+    done = slotproof("diff", "fcfs", "my_change:NEW", "--world", "endless", "--html", "trace.html", folder=tmp_path)
+    assert done.returncode == 1, done.stderr
+    (shown,) = re.findall(r"```\n(SCHED-6 broken by.*?)```", README, re.DOTALL)
+    assert [line for line in shown.splitlines() if line not in done.stdout.splitlines()] == ["  …"]
+    assert (tmp_path / "trace.html").is_file()
+
+
 def test_the_hypothesis_example_is_a_test_case(tutorial: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tutorial)
     monkeypatch.syspath_prepend(str(tutorial))

@@ -16,7 +16,7 @@ from slotproof.conformance.targets.reference import PROFILE, ReferenceAdapter
 from slotproof.spec import Snapshot
 
 SPEC = Path(slotproof.spec.__file__).parent
-FILES = sorted([*SPEC.glob("*.py"), *SPEC.glob("predicates/*.py")])
+FILES = sorted([*SPEC.glob("*.py"), *SPEC.glob("predicates/*.py"), *SPEC.glob("scheduler/*.py")])
 POOL_FILES = [SPEC / f"{name}.py" for name in ("admission", "groups", "lookup", "pool", "release", "snapshot")]
 WITH_CACHED_PROPERTIES = {"AllocationFacts", "Transition"}
 """The laws' views of a step; a cached property needs a place that slots do not give."""

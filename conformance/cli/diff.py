@@ -1,0 +1,322 @@
+"""`slotproof diff`: two scheduling policies, equal, one refining the other, or the shortest trace between them."""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+
+from slotproof.conformance.cli.options import AsJson
+from slotproof.conformance.cli.output import (
+    new_console,
+    new_table,
+    print_json,
+    print_text,
+    progress_bar,
+    write_whole,
+)
+from slotproof.conformance.cli.words import count_of
+from slotproof.conformance.errors import SetupError
+from slotproof.conformance.policy_diff import Difference, Relation, diff
+from slotproof.conformance.scenarios import Scenario, scenarios
+from slotproof.conformance.scheduler_actions import action_of
+from slotproof.conformance.scheduler_model import World
+from slotproof.conformance.scheduler_search import Found
+from slotproof.conformance.scheduler_words import trace_lines, turn_words
+from slotproof.conformance.scheduler_worlds import WORLDS
+from slotproof.conformance.trace_page import page
+from slotproof.spec.laws import BY_ID
+from slotproof.spec.scheduler.policy import SHIPPED, Policy
+
+NAME = "diff"
+EXAMPLE = "Example: slotproof diff --scenario S3, or slotproof diff fcfs my_module:NEW"
+NOT_EXHAUSTED = 3
+
+Name = Annotated[
+    str | None, typer.Argument(help=f"{', '.join(SHIPPED)}, or module:policy.", show_default="with --scenario: its own")
+]
+WorldNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--world",
+        metavar="WORLD",
+        help=f"Compare in this world only: {', '.join(WORLDS)}, or module:world. May be repeated.",
+        show_default="all that are shipped",
+    ),
+]
+ScenarioId = Annotated[
+    str | None, typer.Option("--scenario", metavar="ID", help="A shipped change, S1 to S9; `list` shows them.")
+]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the trace as a page to look at.")]
+Seconds = Annotated[float | None, typer.Option(min=0.1, help="Stop each search after so long.")]
+
+
+def command(
+    old: Name = None,
+    new: Name = None,
+    scenario: ScenarioId = None,
+    world: WorldNames = None,
+    html: Html = None,
+    seconds: Seconds = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two scheduling policies in every state of small worlds.
+
+    Exit code 0: NEW is equal, or refines OLD (it admits less at times and never does anything else). 1: the shortest
+    trace breaks a law that OLD keeps, or tells the two apart. 3: the time was up first. 2: it could not be asked.
+    """
+    if scenario == "list":
+        list_scenarios(new_console(), as_json)
+        return
+    chosen = find_scenario(scenario) if scenario is not None else None
+    old_policy, new_policy, worlds = what_to_compare(old, new, world, chosen)
+    results = compare_in(worlds, old_policy, new_policy, seconds)
+    wanted = chosen.law_id if chosen is not None else None
+    written = write_page(html, decisive(results), wanted) if html is not None else None
+    if as_json:
+        print_json(as_document(results, wanted))
+    else:
+        print_results(new_console(), results, chosen, written)
+    raise typer.Exit(exit_code(results))
+
+
+def compare_in(worlds: list[World], old: Policy, new: Policy, seconds: float | None) -> list[Difference]:
+    """The worlds in order, up to the first in which a law is broken."""
+    results: list[Difference] = []
+    with progress_bar("comparing", len(worlds), None, "worlds") as tell:
+        for world in worlds:
+            results.append(diff(old, new, world, seconds=seconds))
+            tell(len(results))
+            if results[-1].relation == Relation.BREAKS:
+                break
+    return results
+
+
+def what_to_compare(
+    old: str | None, new: str | None, worlds: list[str] | None, chosen: Scenario | None
+) -> tuple[Policy, Policy, list[World]]:
+    """The policies and worlds that the arguments mean.
+
+    Raises:
+        SetupError: when one is missing, unknown, or given twice.
+    """
+    if chosen is not None:
+        if old is not None:
+            raise SetupError(f"--scenario {chosen.id} brings its two policies; leave OLD and NEW out")
+        places = [find_world(name) for name in worlds] if worlds else [chosen.world]
+        return chosen.old, chosen.new, places
+    if old is None or new is None:
+        raise SetupError("name two policies, OLD and NEW, or a shipped change with --scenario S1 to S9")
+    places = [find_world(name) for name in worlds] if worlds else list(WORLDS.values())
+    return find_policy(old), find_policy(new), places
+
+
+def find_scenario(name: str) -> Scenario:
+    """The shipped scenario of this id.
+
+    Raises:
+        SetupError: when there is none.
+    """
+    found = scenarios().get(name.upper())
+    if found is None:
+        raise SetupError(f"there is no scenario {name!r}; the scenarios are {', '.join(scenarios())}")
+    return found
+
+
+def find_policy(name: str) -> Policy:
+    """A shipped policy, or one of the user's.
+
+    Raises:
+        SetupError: when there is none.
+    """
+    if name in SHIPPED:
+        return SHIPPED[name]
+    return named(name, Policy, f"policy {name!r}", f"use {', '.join(SHIPPED)}, or module:policy")
+
+
+def find_world(name: str) -> World:
+    """A shipped world, or one of the user's.
+
+    Raises:
+        SetupError: when there is none.
+    """
+    if name in WORLDS:
+        return WORLDS[name]
+    return named(name, World, f"world {name!r}", f"use {', '.join(WORLDS)}, or module:world")
+
+
+Value = TypeVar("Value")
+
+
+def named(name: str, kind: type[Value], what: str, remedy: str) -> Value:
+    """The value of a user's module; the current folder is importable."""
+    module_name, colon, attribute = name.partition(":")
+    if not colon:
+        raise SetupError(f"there is no {what}; {remedy}")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise SetupError(f"the module of {what} cannot be imported: {type(error).__name__}: {error}") from error
+    value = getattr(module, attribute, None)
+    if not isinstance(value, kind):
+        raise SetupError(f"{what} is a {type(value).__name__}, not a {kind.__name__} of slotproof; {remedy}")
+    return value
+
+
+WORST_FIRST = (Relation.BREAKS, Relation.DIFFERENT, Relation.UNKNOWN, Relation.REFINES, Relation.EQUAL)
+
+
+def decisive(results: list[Difference]) -> Difference:
+    """The world that decides: the first in which a law is broken, else in which the two differ, and so on."""
+    return min(results, key=lambda result: WORST_FIRST.index(result.relation))
+
+
+def exit_code(results: list[Difference]) -> int:
+    """0 equal or refines, 1 a trace, 3 not exhausted."""
+    result = decisive(results)
+    if result.trace is not None:
+        return 1
+    return 0 if result.is_fine else NOT_EXHAUSTED
+
+
+# Output.
+
+
+def named_objection(trace: Found, wanted: str | None) -> tuple[str, str]:
+    """The law to name, of all that object: the one a scenario is about, if it does."""
+    asked = trace.objection_of(wanted) if wanted is not None else None
+    return (wanted, asked) if wanted is not None and asked is not None else trace.objections[0]
+
+
+def print_results(console: Console, results: list[Difference], chosen: Scenario | None, page_at: Path | None) -> None:
+    """What was searched, the trace if there is one, and the verdict."""
+    last = decisive(results)
+    if chosen is not None:
+        print_text(console, f"{chosen.id}. {chosen.title}\n  {chosen.property}\n")
+    print_text(console, f"OLD  {last.old.name}\nNEW  {last.new.name}\n")
+    console.print(worlds_table(results))
+    print_text(console)
+    if last.trace is not None:
+        print_text(console, "\n".join(trace_text(last, chosen.law_id if chosen is not None else None)))
+        print_text(console)
+    if page_at is not None:
+        print_text(console, f"Written: {page_at}")
+    print_text(console, verdict(results, chosen.law_id if chosen is not None else None))
+
+
+def worlds_table(results: list[Difference]) -> Any:
+    """One row a world."""
+    table = new_table("world", "states", "turns", "depth", "NEW is", "OLD breaks", right=("states", "turns", "depth"))
+    for result in results:
+        explored = result.new_explored
+        counts = f"{explored.states:,}", f"{explored.transitions:,}", str(explored.depth)
+        broken = ", ".join(sorted(result.old_explored.broken)) or "nothing"
+        table.add_row(result.world.name, *counts, result.relation.value, broken)
+    return table
+
+
+def trace_text(result: Difference, wanted: str | None) -> list[str]:
+    """The trace, and what is wrong at its end."""
+    trace = result.trace
+    assert trace is not None
+    if not trace.objections:
+        assert result.instead is not None
+        head = f"OLD and NEW part in world {result.world.name}, after {count_of(len(trace.turns), 'turn')}"
+        return [head, *trace_lines(result.world, trace), f"  OLD     {turn_words(result.instead)}"]
+    law_id, objection = named_objection(trace, wanted)
+    also = ", ".join(dict.fromkeys(other for other, _ in trace.objections if other != law_id))
+    head = f"{law_id}{f' (and {also})' if also else ''} broken by {result.new.name}, kept by {result.old.name}"
+    law = f"  law     {BY_ID[law_id].sentence}"
+    return [head, *trace_lines(result.world, trace), law, f"  found   {objection}"]
+
+
+def verdict(results: list[Difference], wanted: str | None) -> str:
+    """The last line."""
+    last, trace = decisive(results), decisive(results).trace
+    states = sum(result.new_explored.states for result in results)
+    if last.relation == Relation.BREAKS:
+        assert trace is not None
+        return f"NEW breaks {named_objection(trace, wanted)[0]}, which OLD keeps: {steps_of(trace)}."
+    if last.relation == Relation.DIFFERENT:
+        assert trace is not None
+        return f"NEW is different from OLD and breaks no law that OLD keeps: {steps_of(trace)}."
+    if last.relation == Relation.UNKNOWN:
+        return f"Not exhausted: no difference in the {states:,} states searched; give it more --seconds."
+    words = "refines OLD: it admits less at times" if last.relation == Relation.REFINES else "is equal to OLD"
+    return f"NEW {words}, in all {states:,} states of {count_of(len(results), 'world')}."
+
+
+def steps_of(trace: Found) -> str:
+    """The length of a trace in words."""
+    stem = trace.turns[: trace.repeats_from]
+    words = f"{count_of(len(stem), 'turn')}, with {count_of(trace.num_steps, 'call')} of schedule"
+    cycle = len(trace.turns) - len(stem)
+    return f"{words}, then {count_of(cycle, 'turn')} for ever" if cycle else words
+
+
+def as_document(results: list[Difference], wanted: str | None) -> dict[str, Any]:
+    """The fields of `--json`."""
+    last, trace = decisive(results), decisive(results).trace
+    law_id, objection = named_objection(trace, wanted) if trace is not None and trace.objections else (None, None)
+    return {
+        "old": last.old.name,
+        "new": last.new.name,
+        "relation": last.relation.value,
+        "worlds": [
+            {
+                "name": result.world.name,
+                "relation": result.relation.value,
+                "states": result.new_explored.states,
+                "transitions": result.new_explored.transitions,
+                "exhausted": result.new_explored.exhausted,
+                "seconds": result.new_explored.seconds,
+                "old_breaks": sorted(result.old_explored.broken),
+            }
+            for result in results
+        ],
+        "law": law_id,
+        "objection": objection,
+        "trace": None
+        if trace is None
+        else {
+            "world": last.world.name,
+            "setup": [action.as_json() for action in last.world.setup],
+            "actions": [action_of(turn.event).as_json() for turn in trace.turns],
+            "turns": [turn_words(turn) for turn in trace.turns],
+            "steps": trace.num_steps,
+            "repeats_from": trace.repeats_from,
+        },
+    }
+
+
+def list_scenarios(console: Console, as_json: bool) -> None:
+    """The shipped changes."""
+    if as_json:
+        rows = [{"id": one.id, "title": one.title, "law": one.law_id} for one in scenarios().values()]
+        print_json({"scenarios": rows})
+        return
+    table = new_table("id", "change", "law")
+    for one in scenarios().values():
+        table.add_row(one.id, one.title, one.law_id)
+    console.print(table)
+
+
+def write_page(path: Path, result: Difference, wanted: str | None) -> Path | None:
+    """The trace as a page; None if there is no trace.
+
+    Raises:
+        SetupError: when the file cannot be written.
+    """
+    if result.trace is None:
+        return None
+    found = named_objection(result.trace, wanted) if result.trace.objections else None
+    try:
+        write_whole(path, page(result.world, result.trace, found, f"{result.new.name}, against {result.old.name}"))
+    except OSError as error:
+        raise SetupError(f"{path} cannot be written: {error.strerror}; name another file with --html") from error
+    return path

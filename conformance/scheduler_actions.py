@@ -1,0 +1,67 @@
+"""The scheduler's action table: everything that can happen to a scheduler, once.
+
+Each row turns an `Action` into what happens in the specification and back; from it come the steps of the search, the
+words of a trace and its JSON. `happenings` of the specification says which of them are possible in a state.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from slotproof.conformance.actions import Action, Arguments
+from slotproof.spec.scheduler.turn import Aborted, Arrived, CacheReset, Happening, LoadDone, Processed, Scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerVerb:
+    """One row of the table."""
+
+    name: str
+    meaning: str
+    event: type[Happening]
+    arguments: Callable[[Happening], Arguments]
+    happening: Callable[[Arguments], Happening]
+
+
+def _no_arguments(event: Happening) -> Arguments:
+    return {}
+
+
+def _request(event: Happening) -> Arguments:
+    assert isinstance(event, Arrived | LoadDone | Aborted)
+    return {"request": event.request_id}
+
+
+def _accepted(event: Happening) -> Arguments:
+    assert isinstance(event, Processed)
+    return {"accepted": dict(event.accepted)} if event.accepted else {}
+
+
+SCHEDULER_VERBS: tuple[SchedulerVerb, ...] = (
+    SchedulerVerb("arrive", "a request joins the queue", Arrived, _request, lambda a: Arrived(a["request"])),
+    SchedulerVerb("schedule", "the next step is decided", Scheduled, _no_arguments, lambda _: Scheduled()),
+    SchedulerVerb(
+        "process",
+        "the output of the oldest step arrives; so many drafts of each request are accepted",
+        Processed,
+        _accepted,
+        lambda a: Processed(MappingProxyType(dict(a.get("accepted", {})))),
+    ),
+    SchedulerVerb("loaded", "a connector has loaded its tokens", LoadDone, _request, lambda a: LoadDone(a["request"])),
+    SchedulerVerb("abort", "a request is given up", Aborted, _request, lambda a: Aborted(a["request"])),
+    SchedulerVerb("reset", "the prefix cache is to be emptied", CacheReset, _no_arguments, lambda _: CacheReset()),
+)
+
+_BY_EVENT = {verb.event: verb for verb in SCHEDULER_VERBS}
+_BY_NAME = {verb.name: verb for verb in SCHEDULER_VERBS}
+
+
+def action_of(event: Happening) -> Action:
+    """What happens, as an action."""
+    verb = _BY_EVENT[type(event)]
+    return Action(verb.name, verb.arguments(event))
+
+
+def happening_of(action: Action) -> Happening:
+    """The action, as what happens."""
+    return _BY_NAME[action.verb].happening(action.arguments)

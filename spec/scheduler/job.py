@@ -1,0 +1,83 @@
+"""What a scheduler is given to do, and how much room it has: the requests that will come, the pool, the limits of a
+step.
+"""
+
+from dataclasses import dataclass
+
+from slotproof.spec.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request before it arrives. `outputs` are the tokens that the model will sample for it; it ends with the last.
+
+    Of two waiting requests the one with the smaller `priority` goes first where the policy looks at it. The first
+    `num_external_tokens` of the prompt can be loaded by a connector. `num_drafts` draft tokens are proposed for each
+    decoding step. With `again` it arrives anew, once or more, after it has ended.
+    """
+
+    name: str
+    prompt: tuple[int, ...]
+    outputs: tuple[int, ...]
+    priority: int = 0
+    num_external_tokens: int = 0
+    num_drafts: int = 0
+    again: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.prompt or not self.outputs:
+            raise ValueError(f"job {self.name}: a request has at least one token of prompt and one of output")
+        if not 0 <= self.num_external_tokens < len(self.prompt):
+            raise ValueError(
+                f"job {self.name}: num_external_tokens is {self.num_external_tokens}; at least one of the "
+                f"{len(self.prompt)} tokens of the prompt is left to compute"
+            )
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """All tokens there will ever be, prompt and outputs."""
+        return self.prompt + self.outputs
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A small world for a scheduler: what may happen in it is finite.
+
+    `token_budget` bounds the tokens of one step, `max_chunk` those of one request's prompt in one step. Steps run ahead
+    when `max_steps_in_flight` is more than 1. `max_overtakes` is the bound of SCHED-6: how many later requests a
+    refused one may let pass.
+    """
+
+    config: Config
+    jobs: tuple[Job, ...]
+    token_budget: int
+    max_running: int = 8
+    max_chunk: int | None = None
+    chunked_prefill: bool = True
+    num_lookahead_tokens: int = 0
+    max_steps_in_flight: int = 1
+    may_abort: tuple[str, ...] = ()
+    may_reset: bool = False
+    max_overtakes: int = 2
+
+    def __post_init__(self) -> None:
+        names = [job.name for job in self.jobs]
+        if len(set(names)) != len(names):
+            raise ValueError(f"jobs have the names {names}: give each one its own")
+        if self.token_budget < 1 or self.max_running < 1 or self.max_steps_in_flight < 1:
+            raise ValueError("token_budget, max_running and max_steps_in_flight: use 1 or more")
+        for job in self.jobs:
+            if len(job.token_ids) > self.config.max_model_len:
+                raise ValueError(
+                    f"job {job.name} has {len(job.token_ids)} tokens in all, max_model_len is "
+                    f"{self.config.max_model_len}: use a shorter job"
+                )
+
+    @property
+    def max_preemptions(self) -> int:
+        """How often a request may be preempted before any request ends: once for each other one (SCHED-2)."""
+        return max(len(self.jobs) - 1, 1)
+
+    def job(self, name: str) -> Job:
+        """The job of this name."""
+        return next(job for job in self.jobs if job.name == name)

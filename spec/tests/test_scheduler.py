@@ -1,0 +1,367 @@
+"""The reference scheduler, one behaviour a test: what each pass decides, and what happens around it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from slotproof.spec import Config, FullAttention, Status
+from slotproof.spec.scheduler import FCFS, PRIORITY, VLLM_FCFS, Job, Policy, SchedulerState, Scope, start, take_turn
+from slotproof.spec.scheduler.ending import at_once
+from slotproof.spec.scheduler.move import Kind
+from slotproof.spec.scheduler.policy import always, in_queue_order, next_chunk, reserved_from_loads, skip
+from slotproof.spec.scheduler.preemption import withdraw_nothing, withdraw_tokens
+from slotproof.spec.scheduler.schedule import AllocatorRaised
+from slotproof.spec.scheduler.state import Outcome
+from slotproof.spec.scheduler.turn import (
+    Aborted,
+    Arrived,
+    CacheReset,
+    Happening,
+    LoadDone,
+    Processed,
+    Scheduled,
+    Turn,
+    happenings,
+)
+
+
+class Engine:
+    """A scheduler that is driven by hand; blocks hold 2 tokens."""
+
+    def __init__(self, policy: Policy, usable: int, *jobs: Job, caching: bool = True, **limits: Any) -> None:
+        config = Config(usable + 1, (FullAttention(2),), 16, 16, limits.pop("watermark", 0), caching)
+        self.policy, self.state = policy, start(Scope(config, jobs, limits.pop("budget", 16), **limits))
+
+    def take(self, *events: Happening) -> Turn:
+        for event in events:
+            turn = take_turn(self.policy, self.state, event)
+            self.state = turn.after
+        return turn
+
+    def arrive(self, names: str) -> None:
+        self.take(*(Arrived(name) for name in names))
+
+    def schedule(self) -> list[tuple[Kind, str, int]]:
+        turn = self.take(Scheduled())
+        return [(made.kind, made.request_id, made.num_tokens) for made in turn.decisions]
+
+    def process(self, **accepted: int) -> Turn:
+        return self.take(Processed(MappingProxyType(accepted)))
+
+    def step(self) -> None:
+        self.schedule()
+        self.process()
+
+    @property
+    def free(self) -> int:
+        return self.state.snapshot.pool.num_free()
+
+
+def job(name: str, prompt: int, outputs: int = 1, **more: Any) -> Job:
+    """Prompts of different names share nothing."""
+    return Job(name, (ord(name), *((0,) * (prompt - 1))), (9,) * outputs, **more)
+
+
+class TestRunningPass:
+    def test_decodes_one_token_and_samples_the_next(self) -> None:
+        engine = Engine(FCFS, 4, job("A", 3, 3))
+        engine.arrive("A")
+        engine.step()
+        assert engine.schedule() == [(Kind.RUN, "A", 1)]
+        assert engine.state.requests["A"].num_tokens == 4
+
+    def test_cuts_a_prompt_into_chunks_of_the_budget(self) -> None:
+        engine = Engine(FCFS, 4, job("A", 5), budget=2)
+        engine.arrive("A")
+        chunks = []
+        for _ in range(3):
+            chunks += engine.schedule()
+            engine.process()
+        assert chunks == [(Kind.ADMIT, "A", 2), (Kind.RUN, "A", 2), (Kind.RUN, "A", 1)]
+        assert engine.state.ended == {"A": Outcome.FINISHED}
+
+    def test_a_chunk_has_a_limit_of_its_own(self) -> None:
+        engine = Engine(FCFS, 4, job("A", 5), max_chunk=3)
+        engine.arrive("A")
+        assert engine.schedule() == [(Kind.ADMIT, "A", 3)]
+
+    def test_schedules_drafts_behind_the_token_as_far_as_the_budget_goes(self) -> None:
+        engine = Engine(FCFS, 6, job("A", 2, 6, num_drafts=3), budget=3)
+        engine.arrive("A")
+        engine.step()
+        (entry,) = engine.take(Scheduled()).entries
+        assert (entry.num_tokens, entry.num_drafts) == (3, 2)
+
+    @pytest.mark.parametrize(("accepted", "num_tokens"), [(0, 4), (1, 5), (2, 6)])
+    def test_accepted_drafts_become_final_and_rejected_ones_are_uncomputed(
+        self, accepted: int, num_tokens: int
+    ) -> None:
+        engine = Engine(FCFS, 6, job("A", 2, 6, num_drafts=2))
+        engine.arrive("A")
+        engine.step()
+        engine.schedule()
+        engine.process(A=accepted)
+        request = engine.state.requests["A"]
+        assert (request.num_tokens, request.num_computed_tokens) == (num_tokens, num_tokens - 1)
+
+    def test_preempts_the_last_and_retries(self) -> None:
+        engine = Engine(FCFS, 2, job("A", 2, 2), job("B", 2, 2))
+        engine.arrive("AB")
+        engine.step()
+        assert engine.schedule() == [(Kind.RUN_REFUSED, "A", 0), (Kind.PREEMPT, "B", 0), (Kind.RUN, "A", 1)]
+        assert engine.state.requests["B"].status == Status.PREEMPTED
+        assert engine.state.waiting == ("B",)
+
+    def test_may_preempt_itself_and_goes_on_with_the_others(self) -> None:
+        jobs = job("H", 2, 3, priority=0), job("L", 2, 3, priority=1)
+        engine = Engine(replace(PRIORITY, order=in_queue_order), 2, jobs[1], jobs[0])
+        engine.arrive("LH")
+        engine.step()
+        assert engine.schedule() == [(Kind.RUN_REFUSED, "L", 0), (Kind.PREEMPT, "L", 0), (Kind.RUN, "H", 1)]
+
+    def test_nobody_is_admitted_in_a_step_that_preempts(self) -> None:
+        engine = Engine(FCFS, 2, job("A", 2, 2), job("B", 2, 2), job("C", 1))
+        engine.arrive("AB")
+        engine.step()
+        engine.arrive("C")
+        kinds = [kind for kind, _, _ in engine.schedule()]
+        assert Kind.ADMIT not in kinds
+
+    def test_a_victim_in_flight_is_spared_and_the_pass_ends(self) -> None:
+        engine = Engine(FCFS, 2, job("A", 2, 2), job("B", 2, 2), max_steps_in_flight=2)
+        engine.arrive("AB")
+        engine.schedule()
+        assert engine.schedule() == [(Kind.RUN_REFUSED, "A", 0)]
+        assert engine.state.running == ("A", "B")
+
+    def test_a_request_alone_waits_for_a_load_instead_of_preempting_itself(self) -> None:
+        jobs = job("A", 2, 2), job("P", 3, num_external_tokens=2)
+        for policy, kinds in ((FCFS, [Kind.RUN_REFUSED]), (VLLM_FCFS, [Kind.RUN_REFUSED, Kind.PREEMPT])):
+            engine = Engine(replace(policy, admission=next_chunk), 2, *jobs)
+            engine.arrive("AP")
+            engine.step()
+            assert [kind for kind, _, _ in engine.schedule()] == kinds
+
+
+class TestWithdrawal:
+    """L is scheduled first; H, more urgent, is refused and takes its place."""
+
+    def engine(self, **changes: Any) -> Engine:
+        jobs = job("L", 4, 4, priority=1), job("H", 2, 3, priority=0)
+        engine = Engine(replace(PRIORITY, **changes), 4, *jobs, budget=8, num_lookahead_tokens=0)
+        engine.arrive("L")
+        engine.step()
+        engine.arrive("H")
+        engine.step()
+        return engine
+
+    def test_tokens_return_to_the_budget_and_keys_are_taken_back(self) -> None:
+        engine = self.engine()
+        turn = engine.take(Scheduled())
+        assert [entry.request_id for entry in turn.entries] == ["H"]
+        assert not any(engine.state.snapshot.pool.key_of(block) == 2 for block in engine.state.snapshot.pool.keyed)
+
+    def test_the_entry_of_a_victim_that_is_not_withdrawn_gets_no_output(self) -> None:
+        engine = self.engine(withdraw=withdraw_nothing)
+        turn = engine.take(Scheduled())
+        assert [(entry.request_id, entry.stale) for entry in turn.entries] == [("L", True), ("H", False)]
+        engine.process()
+        assert engine.state.requests["L"].num_tokens == 6
+
+    def test_the_budget_is_what_the_step_really_uses(self) -> None:
+        for withdraw in (withdraw_tokens, withdraw_nothing):
+            engine = self.engine(withdraw=withdraw)
+            assert sum(entry.num_tokens for entry in engine.take(Scheduled()).entries) <= 8
+
+
+class TestWaitingPass:
+    def test_admits_in_order_of_arrival_up_to_the_first_refusal(self) -> None:
+        engine = Engine(FCFS, 3, job("A", 3), job("Z", 4), job("C", 1))
+        engine.arrive("AZC")
+        assert engine.schedule() == [(Kind.ADMIT, "A", 3), (Kind.REFUSE, "Z", 0)]
+
+    def test_a_policy_may_skip_and_the_refused_request_is_overtaken(self) -> None:
+        engine = Engine(replace(FCFS, on_refusal=skip), 3, job("A", 3), job("Z", 4), job("C", 1))
+        engine.arrive("AZC")
+        assert engine.schedule() == [(Kind.ADMIT, "A", 3), (Kind.REFUSE, "Z", 0), (Kind.ADMIT, "C", 1)]
+        assert engine.state.overtaken == {"Z": 1}
+
+    def test_the_more_urgent_request_goes_first(self) -> None:
+        engine = Engine(PRIORITY, 4, job("A", 2, priority=5), job("B", 2, priority=1))
+        engine.arrive("AB")
+        assert [name for _, name, _ in engine.schedule()] == ["B", "A"]
+
+    def test_what_can_never_fit_ends_with_an_error(self) -> None:
+        engine = Engine(FCFS, 2, job("A", 6), job("B", 2))
+        engine.arrive("AB")
+        assert engine.schedule() == [(Kind.REFUSE, "A", 0), (Kind.END, "A", 0), (Kind.ADMIT, "B", 2)]
+        assert engine.state.ended == {"A": Outcome.FAILED}
+
+    def test_the_whole_prompt_must_fit_unless_the_policy_asks_for_the_chunk_alone(self) -> None:
+        for policy, kind in ((FCFS, Kind.REFUSE), (replace(FCFS, admission=next_chunk), Kind.ADMIT)):
+            engine = Engine(policy, 4, job("A", 4, 2), job("B", 6), budget=6)
+            engine.arrive("AB")
+            assert engine.schedule()[1][0] == kind
+
+    def test_slots_of_running_requests_are_limited(self) -> None:
+        engine = Engine(FCFS, 4, job("A", 1), job("B", 1), max_running=1)
+        engine.arrive("AB")
+        assert engine.schedule() == [(Kind.ADMIT, "A", 1)]
+
+    def test_a_prompt_that_may_not_be_cut_waits_for_the_budget(self) -> None:
+        engine = Engine(FCFS, 4, job("A", 3), job("B", 3), budget=5, chunked_prefill=False)
+        engine.arrive("AB")
+        assert engine.schedule() == [(Kind.ADMIT, "A", 3)]
+
+    def test_a_preempted_request_hits_what_it_left(self) -> None:
+        engine = Engine(FCFS, 4, job("A", 2, 5), job("B", 4, 3))
+        engine.arrive("AB")
+        engine.step()
+        engine.step()
+        engine.state = replace(engine.state)
+        while "B" not in engine.state.waiting:
+            engine.step()
+        while "B" in engine.state.waiting:
+            engine.step()
+        assert engine.state.requests["B"].num_computed_tokens > 4
+
+
+class TestLoads:
+    def test_a_load_parks_the_request_until_it_is_noticed(self) -> None:
+        engine = Engine(FCFS, 4, job("A", 3, num_external_tokens=2))
+        engine.arrive("A")
+        assert engine.schedule() == [(Kind.PARK, "A", 0)]
+        assert engine.schedule() == []
+        engine.take(LoadDone("A"))
+        assert engine.schedule() == [(Kind.PROMOTE, "A", 0), (Kind.ADMIT, "A", 1)]
+
+    def test_vllm_notices_only_when_the_waiting_pass_gets_there(self) -> None:
+        for policy, noticed in ((FCFS, True), (VLLM_FCFS, False)):
+            engine = Engine(policy, 4, job("P", 3, num_external_tokens=2), job("Z", 4), budget=2)
+            engine.arrive("PZ")
+            engine.step()
+            engine.take(LoadDone("P"))
+            assert ((Kind.PROMOTE, "P", 0) in engine.schedule()) == noticed
+
+    def test_a_load_leaves_what_admitted_prompts_still_need(self) -> None:
+        jobs = job("A", 6, num_external_tokens=2), job("B", 4, num_external_tokens=2)
+        for policy, kind in ((FCFS, Kind.REFUSE), (replace(FCFS, reserved=lambda state, call: 0), Kind.PARK)):
+            engine = Engine(policy, 3, *jobs)
+            engine.arrive("AB")
+            assert engine.schedule()[1] == (kind, "B", 0)
+        assert FCFS.reserved is reserved_from_loads
+
+    def test_blocks_of_an_aborted_load_come_back_when_it_is_done(self) -> None:
+        engine = Engine(FCFS, 4, job("A", 3, num_external_tokens=2))
+        engine.arrive("A")
+        engine.schedule()
+        engine.take(Aborted("A"))
+        assert (engine.free, engine.state.ended) == (3, {"A": Outcome.ABORTED})
+        engine.take(LoadDone("A"))
+        assert engine.free == 4
+
+
+class TestFences:
+    def test_blocks_of_an_aborted_request_wait_for_its_step(self) -> None:
+        for policy, free in ((FCFS, 3), (replace(FCFS, give_back=at_once), 4)):
+            engine = Engine(policy, 4, job("A", 2, 3), max_steps_in_flight=2)
+            engine.arrive("A")
+            engine.schedule()
+            engine.take(Aborted("A"))
+            assert engine.free == free
+            engine.process()
+            assert engine.free == 4
+
+    def test_a_request_that_ends_while_a_later_step_runs_it_is_fenced(self) -> None:
+        engine = Engine(FCFS, 4, job("A", 2, 1), max_steps_in_flight=2)
+        engine.arrive("A")
+        engine.schedule()
+        engine.schedule()
+        engine.process()
+        assert (engine.state.ended, engine.free) == ({"A": Outcome.FINISHED}, 2)
+        engine.process()
+        assert engine.free == 4
+
+    def test_a_preempted_request_gets_no_output_of_the_step_in_flight(self) -> None:
+        engine = Engine(replace(FCFS, may_preempt=always), 2, job("A", 2, 2), job("B", 2, 2), max_steps_in_flight=2)
+        engine.arrive("AB")
+        engine.schedule()
+        engine.schedule()
+        engine.process()
+        assert {name: request.num_tokens for name, request in engine.state.requests.items()} == {"A": 2, "B": 2}
+
+
+class TestSurroundings:
+    def test_a_reset_empties_the_cache_when_nothing_is_held(self) -> None:
+        engine = Engine(FCFS, 4, job("A", 3))
+        engine.arrive("A")
+        engine.schedule()
+        engine.take(CacheReset())
+        assert engine.state.snapshot.pool.keyed
+        engine.process()
+        engine.take(CacheReset())
+        assert not engine.state.snapshot.pool.keyed
+
+    def test_a_job_comes_again_only_if_it_says_so(self) -> None:
+        engine = Engine(FCFS, 4, job("A", 2), job("B", 2, again=True))
+        engine.arrive("AB")
+        engine.step()
+        assert [event for event in happenings(engine.state) if isinstance(event, Arrived)] == [Arrived("B")]
+
+    def test_what_may_happen_depends_on_what_is_in_flight(self) -> None:
+        engine = Engine(FCFS, 4, job("A", 2, 4, num_drafts=2), may_abort=("A",))
+        assert happenings(engine.state) == [Arrived("A")]
+        engine.arrive("A")
+        assert happenings(engine.state) == [Scheduled(), Aborted("A")]
+        engine.step()
+        engine.schedule()
+        processed: list[Mapping[str, int]] = [
+            event.accepted for event in happenings(engine.state) if isinstance(event, Processed)
+        ]
+        assert processed == [{"A": 0}, {"A": 1}, {"A": 2}]
+
+    def test_an_allocator_that_raises_is_named(self) -> None:
+        def broken(snapshot: object, call: object) -> Any:
+            raise IndexError("no block")
+
+        engine = Engine(replace(FCFS, allocate=broken), 4, job("A", 2))
+        engine.arrive("A")
+        with pytest.raises(AllocatorRaised, match="request A raised IndexError: no block"):
+            engine.schedule()
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({"prompt": ()}, "at least one token of prompt"),
+            ({"outputs": ()}, "at least one token of prompt and one of output"),
+            ({"num_external_tokens": 2}, "at least one of the 2 tokens"),
+        ],
+    )
+    def test_an_impossible_job_is_refused(self, fields: dict[str, Any], message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            Job(**{"name": "A", "prompt": (1, 2), "outputs": (3,), **fields})
+
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({"jobs": (job("A", 2), job("A", 2))}, "give each one its own"),
+            ({"token_budget": 0}, "use 1 or more"),
+            ({"jobs": (job("A", 20),)}, "use a shorter job"),
+        ],
+    )
+    def test_an_impossible_scope_is_refused(self, fields: dict[str, Any], message: str) -> None:
+        config = Config(4, (FullAttention(2),), 16, 16)
+        with pytest.raises(ValueError, match=message):
+            Scope(**{"config": config, "jobs": (job("A", 2),), "token_budget": 4, **fields})
+
+    def test_states_with_equal_keys_are_equal(self) -> None:
+        scope = Scope(Config(4, (FullAttention(2),), 16, 16), (job("A", 2),), 4)
+        first: SchedulerState = start(scope)
+        again = take_turn(FCFS, first, Arrived("A")).after
+        assert first.key() == start(scope).key()
+        assert first.key() != again.key()
