@@ -41,11 +41,11 @@ MOST_KNOWN = 200_000
 
 @dataclass(slots=True)
 class Known:
-    """A state of the allocator, and its answers so far, by what was asked."""
+    """A state of the allocator, its answers so far by what was asked, and what others have worked out about it."""
 
     snapshot: Snapshot
     answers: "dict[Hashable, Answer]" = field(default_factory=dict)
-    parts: "dict[Hashable, Any]" = field(default_factory=dict)
+    changes: dict[Hashable, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Ideal:
     """
 
     profile = PROFILE
-    parameters = OPTIONAL_PARAMETERS
+    parameters: tuple[str, ...] = OPTIONAL_PARAMETERS
 
     def __init__(self, world: World, memory: Memory) -> None:
         self.world = world

@@ -91,7 +91,7 @@ def is_waiting(world: World, request: Request) -> bool:
 
 
 def extensions(_: World, request: Request, scope: Scope) -> Iterator[Arguments]:
-    """How a running request can ask for its next tokens: with lookahead, or, at the end of what is known, with drafts."""
+    """How a running request can ask for its next tokens: with lookahead, or with drafts behind all that is known."""
     if request.status != Status.RUNNING or len(request.flights) >= (RUNS_AHEAD if scope.in_flight else 1):
         return
     uncomputed = request.num_uncomputed_tokens
@@ -105,8 +105,7 @@ def extensions(_: World, request: Request, scope: Scope) -> Iterator[Arguments]:
 
 
 def results(_: World, request: Request, scope: Scope) -> Iterator[Arguments]:
-    """How the oldest step in flight can end; not at all if it samples a token for which the model's length has no room.
-    """
+    """How the oldest step in flight can end; not at all if it samples a token that has no room."""
     if not request.flights:
         return
     flight = request.flights[0]

@@ -1,6 +1,6 @@
 """The small worlds that the explorer exhausts: a pool, the requests that may live in it, and what may be done."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 
 from slotproof.conformance.settings import make_groups, parse_groups
@@ -93,6 +93,6 @@ def make_scope(
     """
     kinds = make_groups(parse_groups(groups), block_size, window=3)
     config = Config(blocks, kinds, tokens + 1, tokens + 1, watermark, caching, free_order)
-    shared = tuple(range(1, block_size)) + (2,)
-    prompts = tuple((*shared, number % 2 + 1)[: tokens] for number in range(requests))
+    shared = (*range(1, block_size), 2)
+    prompts = tuple((*shared, number % 2 + 1)[:tokens] for number in range(requests))
     return Scope(config, prompts)

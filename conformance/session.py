@@ -4,13 +4,16 @@ At strictness `identity` the specification's own snapshot is what the laws judge
 that; otherwise, and whenever it does not, they judge a snapshot rebuilt from what the target shows.
 """
 
+import pickle
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from slotproof.conformance.adapter import NO_HIT, Adapter, Commits, Defers, Evicts, Hit, LooksUp, Resets, Strictness
 from slotproof.conformance.deviations import Deviation
+from slotproof.conformance.freezing import freeze
 from slotproof.conformance.observation import Ids, Seen
 from slotproof.conformance.oracle import ContentOracle
 from slotproof.conformance.reach import Outcome, Reach, cell_of
@@ -98,6 +101,22 @@ class Session:
         """The laws this target is held to, by the event and the answer they speak about."""
         facets = self.target.window.facets
         return by_event(law for law in laws_for(self.profile) if self._judges(law.id) and law.needs <= facets)
+
+    def saved(self) -> bytes:
+        """The target in its state, and what was learnt of it: all that changes but `world`.
+
+        Raises:
+            Exception: of whatever type pickle raises, when the adapter cannot be copied.
+        """
+        return freeze((self.target.saved(), self._oracle))
+
+    def resumed(self, saved: bytes, world: World) -> "Session":
+        """A session of its own that goes on where one like this was saved, with the world of that moment."""
+        session = copy(self)
+        target, session._oracle = pickle.loads(saved)
+        session.target = self.target.resumed(target)
+        session.world, session.answers = world, []
+        return session
 
     @property
     def snapshot(self) -> Snapshot:
