@@ -87,7 +87,7 @@ class Counterexample:
             f"  law     {BY_ID[violation.law_id].sentence}",
             f"  found   {violation.objection}",
         ]
-        if violation.got != violation.objection:
+        if violation.got not in (violation.objection, violation.expected):
             lines += [f"  expected {violation.expected}", f"  got      {violation.got}"]
         return "\n".join([*lines, f"  again   {self.replay_command}"])
 

@@ -68,7 +68,8 @@ def retries(world: World, request: Request, scope: Scope) -> Iterator[Arguments]
 def ways_to_enter(world: World, request: Request, scope: Scope) -> Iterator[Arguments]:
     """How an admission of the request can ask."""
     hit = get_computed_blocks(world.snapshot, request).num_tokens if request.num_computed_tokens == 0 else 0
-    chunks = range(1, min(request.num_uncomputed_tokens - hit, scope.step) + 1)
+    # Once also where a lookup claims that nothing is left to compute: the laws are to see what it found.
+    chunks = range(1, max(min(request.num_uncomputed_tokens - hit, scope.step), 1) + 1)
     pressures = product(
         chunks,
         range(scope.lookahead + 1),

@@ -164,5 +164,6 @@ def special_worlds() -> tuple[Scope, ...]:
         make_scope(tokens=5, prompt=3, in_flight=True, lookahead=0),
         make_scope(groups="window:2", in_flight=True, tokens=5, **plain),
         make_scope(groups="full,window:2", blocks=7, drafts=0),
+        make_scope(tokens=3, lookahead=2),
         make_scope(caching=False),
     )

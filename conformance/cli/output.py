@@ -61,7 +61,7 @@ class Tell(Protocol):
 
 
 @contextmanager
-def progress_bar(what: str, steps: int, seconds: float | None, unit: str = "steps") -> Iterator[Callable[[int], None]]:
+def progress_bar(what: str, steps: int, seconds: float | None, unit: str = "steps") -> Iterator[Tell]:
     """A bar on a terminal, nothing elsewhere and in CI; yields what is to be told the steps done.
 
     It is drawn when told and by no thread, so that worker processes can be forked meanwhile.
