@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from slotproof.conformance.actions import Action
-from slotproof.conformance.scheduler_actions import action_of, happening_of
+from slotproof.conformance.policy_actions import action_of, happening_of
 from slotproof.conformance.scheduler_judge import LAW_IDS, Objection, objections, objections_to_cycle
 from slotproof.conformance.search import Model
 from slotproof.spec.pool import NULL_BLOCK

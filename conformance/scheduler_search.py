@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from slotproof.conformance.actions import Action
 from slotproof.conformance.lasso import Graph, find_lasso
-from slotproof.conformance.scheduler_actions import happening_of
+from slotproof.conformance.policy_actions import happening_of
 from slotproof.conformance.scheduler_judge import LAW_IDS, Objection, objections_to_cycle
 from slotproof.conformance.scheduler_model import Check, Reached, SchedulerModel, World, laws_check
 from slotproof.conformance.search import Outcome, Trace, search, walk

@@ -1,7 +1,7 @@
 """A scheduler's trace for people: each turn in a line, the state in strips, the law and what it objects to."""
 
 from slotproof.conformance.counterexample import config_words, pool_strip
-from slotproof.conformance.scheduler_actions import action_of
+from slotproof.conformance.policy_actions import action_of
 from slotproof.conformance.scheduler_model import World
 from slotproof.conformance.scheduler_search import Found
 from slotproof.spec.predicates.facts import AllocationFacts

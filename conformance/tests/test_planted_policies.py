@@ -2,7 +2,7 @@
 
 import pytest
 
-from slotproof.conformance.scheduler_actions import action_of
+from slotproof.conformance.policy_actions import action_of
 from slotproof.conformance.scheduler_search import explore_policy
 from slotproof.spec.scheduler import FCFS
 

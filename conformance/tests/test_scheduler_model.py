@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from slotproof.conformance.actions import Action
-from slotproof.conformance.scheduler_actions import SCHEDULER_VERBS, action_of, happening_of
+from slotproof.conformance.policy_actions import SCHEDULER_VERBS, action_of, happening_of
 from slotproof.conformance.scheduler_model import Reached, SchedulerModel, World, canonical, laws_check
 from slotproof.conformance.scheduler_worlds import WORLDS
 from slotproof.conformance.search import search

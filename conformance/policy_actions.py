@@ -1,4 +1,4 @@
-"""The scheduler's action table: everything that can happen to a scheduler, once.
+"""The action table of a policy in a small world: everything that can happen to it, once.
 
 Each row turns an `Action` into what happens in the specification and back; from it come the steps of the search, the
 words of a trace and its JSON. `happenings` of the specification says which of them are possible in a state.
@@ -13,7 +13,7 @@ from slotproof.spec.scheduler.turn import Aborted, Arrived, CacheReset, Happenin
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulerVerb:
+class PolicyVerb:
     """One row of the table."""
 
     name: str
@@ -37,23 +37,23 @@ def _accepted(event: Happening) -> Arguments:
     return {"accepted": dict(event.accepted)} if event.accepted else {}
 
 
-SCHEDULER_VERBS: tuple[SchedulerVerb, ...] = (
-    SchedulerVerb("arrive", "a request joins the queue", Arrived, _request, lambda a: Arrived(a["request"])),
-    SchedulerVerb("schedule", "the next step is decided", Scheduled, _no_arguments, lambda _: Scheduled()),
-    SchedulerVerb(
+POLICY_VERBS: tuple[PolicyVerb, ...] = (
+    PolicyVerb("arrive", "a request joins the queue", Arrived, _request, lambda a: Arrived(a["request"])),
+    PolicyVerb("schedule", "the next step is decided", Scheduled, _no_arguments, lambda _: Scheduled()),
+    PolicyVerb(
         "process",
         "the output of the oldest step arrives; so many drafts of each request are accepted",
         Processed,
         _accepted,
         lambda a: Processed(MappingProxyType(dict(a.get("accepted", {})))),
     ),
-    SchedulerVerb("loaded", "a connector has loaded its tokens", LoadDone, _request, lambda a: LoadDone(a["request"])),
-    SchedulerVerb("abort", "a request is given up", Aborted, _request, lambda a: Aborted(a["request"])),
-    SchedulerVerb("reset", "the prefix cache is to be emptied", CacheReset, _no_arguments, lambda _: CacheReset()),
+    PolicyVerb("loaded", "a connector has loaded its tokens", LoadDone, _request, lambda a: LoadDone(a["request"])),
+    PolicyVerb("abort", "a request is given up", Aborted, _request, lambda a: Aborted(a["request"])),
+    PolicyVerb("reset", "the prefix cache is to be emptied", CacheReset, _no_arguments, lambda _: CacheReset()),
 )
 
-_BY_EVENT = {verb.event: verb for verb in SCHEDULER_VERBS}
-_BY_NAME = {verb.name: verb for verb in SCHEDULER_VERBS}
+_BY_EVENT = {verb.event: verb for verb in POLICY_VERBS}
+_BY_NAME = {verb.name: verb for verb in POLICY_VERBS}
 
 
 def action_of(event: Happening) -> Action:
