@@ -6,7 +6,7 @@ that; otherwise, and whenever it does not, they judge a snapshot rebuilt from wh
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from slotproof.conformance.adapter import NO_HIT, Adapter, Commits, Defers, Evicts, Hit, LooksUp, Resets, Strictness
@@ -50,6 +50,8 @@ class Tally:
     reach: Reach
     deviations: Counter[str]
     rejected_drafts: int = 0
+    situations: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """What happened in a scheduler, in which mode, under which policy."""
 
     @classmethod
     def fresh(cls) -> "Tally":
@@ -62,6 +64,7 @@ class Tally:
         self.reach.update(other.reach)
         self.deviations.update(other.deviations)
         self.rejected_drafts += other.rejected_drafts
+        self.situations.update(other.situations)
 
 
 class Session:

@@ -8,6 +8,7 @@ from rich.console import Console
 from slotproof.conformance.cli.options import AsJson
 from slotproof.conformance.cli.output import new_console, new_table, print_json, print_text
 from slotproof.conformance.errors import SetupError
+from slotproof.conformance.scheduler_laws import LAW_IDS
 from slotproof.conformance.strictness import level_of
 from slotproof.conformance.vector import shipped_vectors
 from slotproof.spec.laws import BY_ID, LAWS
@@ -44,7 +45,7 @@ def known_laws(law_ids: list[str]) -> tuple[str, ...]:
         SetupError: for one that is no law's.
     """
     for law_id in law_ids:
-        if law_id.upper() not in BY_ID:
+        if law_id.upper() not in BY_ID and law_id.upper() not in LAW_IDS:
             raise SetupError(f"there is no law {law_id!r}; `slotproof laws` lists them")
     return tuple(law_id.upper() for law_id in law_ids)
 
