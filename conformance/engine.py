@@ -189,13 +189,10 @@ class Engine:
     def _standstill(self) -> Iterable[Objection]:
         unfinished = [client.request.request_id for client in self.live]
         if unfinished:
-            states = [
-                f"{name} {self.view.requests[name].status if name in self.view.requests else 'gone'}"
-                for name in unfinished
-            ]
-            yield Objection(
-                "SCHED-5", f"nothing moves any more and {', '.join(states)}, {self.view.num_free} blocks free"
-            )
+            states = {self.view.requests[name].status if name in self.view.requests else "gone" for name in unfinished}
+            blocks = f"{self.view.num_free} blocks are" if self.view.num_free else "no block is"
+            text = f"nothing moves any more, {blocks} free: {' and '.join(sorted(states))} ({', '.join(unfinished)})"
+            yield Objection("SCHED-5", text)
         elif self.view.num_free != self.config.pool.usable_blocks:
             text = (
                 f"all requests have ended and {self.view.num_free} of {self.config.pool.usable_blocks} blocks are free"

@@ -223,7 +223,7 @@ def step_objections(
 
 def kind_of(objection: str) -> str:
     """What an objection says, whatever requests, blocks and tokens it says it about."""
-    return re.sub(r"\[[^\]]*\]|\b[A-Z]\d*\b|\d+", "…", objection)
+    return re.sub(r" \([^)]*\)$|\[[^\]]*\]|\b[A-Z]\d*\b|\d+", "…", objection)
 
 
 def reported(objections: list[Objection]) -> list[Objection]:

@@ -72,7 +72,7 @@ def located(error: Exception) -> Message:
     """An exception with the place it comes from; assertions often say no more than that."""
     described, frames = describe(error), traceback.extract_tb(error.__traceback__)
     place = f"in {frames[-1].name}: {frames[-1].line}"
-    return described | {"message": f"{described['message']} ({place})" if described["message"] else place}
+    return described | {"message": f"{described['message']}, {place}" if described["message"] else place}
 
 
 def engine_config(wire: Message) -> EngineConfig:

@@ -178,7 +178,7 @@ class VllmSchedulerAdapter:
         return View(
             requests={name: self._state(request) for name, request in scheduler.requests.items()},
             running=[request.request_id for request in scheduler.running],
-            waiting=[request.request_id for queue in self._queues() for request in queue],
+            waiting=[request.request_id for request in self._waiting()],
             tables={
                 name: [[int(block.block_id) for block in manager.req_to_blocks.get(name, ())] for manager in managers]
                 for name in holders
@@ -197,11 +197,14 @@ class VllmSchedulerAdapter:
         self._events.clear()
         return events
 
-    def _queues(self) -> list[Any]:
-        """Waiting queues in the order in which they are drained; the names changed between versions."""
+    def _waiting(self) -> list[Any]:
+        """Waiting requests in the order in which they are tried: those that hold blocks, then the others, which up to
+        0.30 or so stand in two queues, merged under priority.
+        """
         scheduler = self._scheduler
-        names = ("kv_holding_waiting", "skipped_waiting", "waiting")
-        return [getattr(scheduler, name) for name in names if hasattr(scheduler, name)]
+        holding = list(getattr(scheduler, "kv_holding_waiting", ()))
+        others = [*getattr(scheduler, "skipped_waiting", ()), *scheduler.waiting]
+        return holding + (sorted(others) if scheduler.policy.value == "priority" else others)
 
     def _state(self, request: Any) -> RequestState:
         name = request.status.name
