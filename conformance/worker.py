@@ -271,11 +271,13 @@ class Worker:
         behind it is garbage.
         """
         tainted = done.invalid_blocks | self._tainted
+        size = self.memory.block_size
         invalid = [
-            index * self.memory.block_size
-            for table in known.tables
+            index * size
+            for group, table in enumerate(known.tables)
             for index, block in enumerate(table)
-            if block in tainted and index * self.memory.block_size < start
+            # Entries behind a window are stale: somebody else may have the block by now.
+            if block in tainted and index * size < start and (index + 1) * size > self._first_read(group, start)
         ]
         return min(invalid, default=1 << 30)
 

@@ -70,16 +70,21 @@ def compute_last_token() -> None:
 
 
 def forget_failed_loads() -> None:
-    """A block whose load failed, and all behind it in any request's table, lose their keys under both policies."""
+    """A block whose load failed, and all behind it in any request's table, lose their keys under both policies; if the
+    request has gone away, so do all idle blocks, for its table is not known any more.
+    """
     kind = _scheduler()
     handle = kind._handle_invalid_blocks
 
     def handle_and_evict(self: Any, invalid_block_ids: set[int], num_scheduled_tokens: dict[str, int]) -> Any:
-        poisoned: set[int] = set()
-        for request in self.running:
+        poisoned, held = set(invalid_block_ids), set[int]()
+        for request in self.requests.values():
             (blocks,) = self.kv_cache_manager.get_block_ids(request.request_id)
+            held.update(blocks)
             first = next((index for index, block in enumerate(blocks) if block in invalid_block_ids), len(blocks))
             poisoned.update(blocks[first:])
+        if not invalid_block_ids <= held:
+            poisoned.update(b.block_id for b in self.kv_cache_manager.block_pool.blocks[1:] if b.ref_cnt == 0)
         answer = handle(self, invalid_block_ids, num_scheduled_tokens)
         self.kv_cache_manager.evict_blocks(poisoned)
         return answer
