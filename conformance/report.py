@@ -20,7 +20,7 @@ from slotproof.conformance.plan import Plan
 from slotproof.conformance.reach import CELLS, Cell, HitKind, Outcome, infeasible
 from slotproof.conformance.scheduler_adapter import SchedulerAdapter
 from slotproof.conformance.scheduler_laws import LAW_IDS
-from slotproof.conformance.scheduler_reach import MODES, POLICIES, SITUATIONS
+from slotproof.conformance.scheduler_reach import MODES, POLICIES, SITUATIONS, impossible
 from slotproof.conformance.session import Tally
 from slotproof.conformance.strictness import exempt, level_of
 from slotproof.conformance.subject import is_scheduler
@@ -141,7 +141,13 @@ def situation_rows(report: Report) -> list[dict[str, Any]]:
     """One row a situation of a scheduler, mode and policy, and how often it was met."""
     met = report.tally.situations
     return [
-        {"situation": situation, "mode": mode, "policy": policy, "count": met[situation, mode, policy]}
+        {
+            "situation": situation,
+            "mode": mode,
+            "policy": policy,
+            "count": met[situation, mode, policy],
+            "excluded_by": impossible(situation, mode),
+        }
         for situation in SITUATIONS
         for mode in MODES
         for policy in POLICIES

@@ -33,7 +33,7 @@ def propose_add(engine: Engine, chooser: Chooser) -> Arguments | None:
         arguments["stops_at"] = len(prompt) + chooser.integer(1, 2 * engine.config.pool.block_size)
     if engine.config.num_drafts:
         arguments["miss"] = chooser.pick((0, 30, 60, 100))
-    if chooser.chance(20):
+    if chooser.chance(30):
         arguments["session"] = True
     if engine.config.connector:
         arguments |= propose_transfers(engine, chooser, len(prompt))
@@ -43,14 +43,14 @@ def propose_add(engine: Engine, chooser: Chooser) -> Arguments | None:
 def propose_transfers(engine: Engine, chooser: Chooser, length: int) -> dict[str, object]:
     """What the connector has for the request, and what becomes of it."""
     transfers: dict[str, object] = {}
-    if chooser.chance(60):
+    if chooser.chance(75):
         block_size = engine.config.pool.block_size
         blocks = chooser.integer(1, max(1, length // block_size))
         transfers["load"] = length if chooser.chance(25) else min(length, blocks * block_size)
         transfers |= {"beside": True} if chooser.chance(60) else {}
         transfers |= {"unsure": chooser.integer(1, 3)} if chooser.chance(20) else {}
         # With several groups vLLM takes no failures block by block.
-        if len(engine.config.pool.groups) == 1 and chooser.chance(30):
+        if len(engine.config.pool.groups) == 1 and chooser.chance(40):
             transfers["fails_at"] = chooser.integer(0, blocks - 1)
     if chooser.chance(20):
         transfers["sends"] = True
@@ -203,6 +203,6 @@ SCHEDULER_VERBS: tuple[Verb[Engine], ...] = (
     Verb("abort", "a client goes away", ("request",), 2, propose_live, run_abort),
     Verb("input", "a session gets more input", ("request", "tokens", "max_tokens"), 10, propose_input, run_input),
     Verb("close", "a session is closed", ("request",), 1, propose_close, run_close),
-    Verb("reset", "the prefix cache is emptied", (), 2, propose_reset, run_reset),
+    Verb("reset", "the prefix cache is emptied", (), 4, propose_reset, run_reset),
     Verb("drain", "nothing new comes until everything has ended", (), 2, propose_drain, run_drain),
 )

@@ -28,3 +28,11 @@ SITUATIONS = (
     "ended: error",
 )
 """In the order in which they are shown."""
+
+ONLY_AHEAD = ("step planned while one is in flight", "deferred free waits")
+"""Situations of an engine that plans a step while another is in flight."""
+
+
+def impossible(situation: str, mode: str) -> str:
+    """What excludes a situation, or an empty string."""
+    return "one step at a time" if mode == "sync" and situation in ONLY_AHEAD else ""

@@ -36,7 +36,7 @@ def draw_engine(settings: Settings, chooser: Chooser, profile: Profile) -> Engin
         chooser.chance(60),
         num_drafts,
         bool(num_drafts) and chooser.chance(50),
-        chooser.pick(("recompute", "fail")) if chooser.chance(35) else "",
+        chooser.pick(("recompute", "fail")) if chooser.chance(50) else "",
     )
 
 

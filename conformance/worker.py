@@ -214,6 +214,10 @@ class Worker:
         known = self._known[name]
         start, end = known.num_computed_tokens, known.num_computed_tokens + count
         inputs = known.tokens + self._drafts(plan, name, known)
+        if start < 0:
+            # Drafts of a step in flight were rejected, and the request was set back behind them meanwhile.
+            done.objections.append(Objection("SCHED-1", f"{name} is scheduled from position {start}"))
+            start = 0
         if len(inputs) < end:
             done.objections.append(
                 Objection("SCHED-1", f"{name} is scheduled up to position {end - 1} and has {len(inputs)} tokens")

@@ -83,12 +83,13 @@ def print_situations(console: Console, rows: list[dict[str, Any]]) -> None:
     table = new_table("\nsituation", *across, right=across)
     for start in range(0, len(rows), len(across)):
         line = rows[start : start + len(across)]
-        table.add_row(line[0]["situation"], *(_met(row["count"]) for row in line))
+        table.add_row(line[0]["situation"], *(_cell(row, {"one step at a time": "-"}) for row in line))
     print_text(console, "\nHow often each situation was met.")
     console.print(table)
-    often = sum(row["count"] >= REACHED_OFTEN for row in rows)
-    rest = "" if often == len(rows) else f" (! marks the other {len(rows) - often})"
-    print_text(console, f"{often} of {len(rows)} situations were met at least {REACHED_OFTEN} times{rest}.\n")
+    feasible = [row["count"] for row in rows if not row["excluded_by"]]
+    often = sum(count >= REACHED_OFTEN for count in feasible)
+    rest = "" if often == len(feasible) else f" (! marks the other {len(feasible) - often})"
+    print_text(console, f"{often} of {len(feasible)} situations were met at least {REACHED_OFTEN} times{rest}.\n")
 
 
 def _met(count: int) -> Text:

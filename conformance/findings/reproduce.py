@@ -38,7 +38,7 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
-from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
+from vllm.v1.outputs import DraftTokenIds, KVConnectorOutput, ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
 
@@ -288,26 +288,29 @@ def load_never_admitted() -> str | None:
 
 def victim_keeps_keys() -> str | None:
     """Under priority, a victim that was scheduled in the same call leaves keys for tokens it never computes."""
-    engine = Engine(
-        6,
-        policy="priority",
-        scheduler_reserve_full_isl=False,
-        max_num_seqs=2,
-        max_num_batched_tokens=5,
-        long_prefill_token_threshold=2,
-    )
-    prompt = [1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1]
-    engine.add("low", prompt, priority=1)
+    return next(filter(None, map(victim_in_a_pool_of, range(3, 9))), None)
+
+
+def victim_in_a_pool_of(usable: int) -> str | None:
+    """The finding above, for one size of the pool; which one shows it depends on how a version cuts prompts."""
+    settings = {"max_num_seqs": 2, "max_num_batched_tokens": 5, "long_prefill_token_threshold": 2}
+    engine = Engine(usable, policy="priority", scheduler_reserve_full_isl=False, **settings)
+    engine.add("low", [1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1], priority=1)
     engine.step()
     engine.add("high", [2, 2], max_tokens=8, priority=0)
-    engine.step({"high": [1]})
-    computed = engine.scheduler.requests["low"].num_computed_tokens
-    engine.step({"high": [1]})
-    if engine.scheduler.requests["low"].status.name != "PREEMPTED":
+    low, computed = engine.scheduler.requests["low"], 0
+    for _ in range(4):
+        if low.status.name == "PREEMPTED":
+            break
+        computed = low.num_computed_tokens
+        engine.step({"high": [1]})
+    else:
         return None
     engine.abort("high")
-    (found,) = engine.step().scheduled_cached_reqs.num_computed_tokens
-    return f"low had computed {computed} tokens, and hits {found} when it is resumed" if found > computed else None
+    resumed = engine.step().scheduled_cached_reqs.num_computed_tokens
+    if not resumed or resumed[0] <= computed:
+        return None
+    return f"low had computed {computed} tokens, and hits {resumed[0]} when it is resumed"
 
 
 def sessions_starve() -> str | None:
@@ -337,20 +340,41 @@ def session_keeps_key() -> str | None:
     return f"the session holds 1 1 1 1 1, a prompt of 1 1 1 2 1 hits {found} tokens" if found > 2 else None
 
 
+def session_counts_trimmed() -> str | None:
+    """Tokens that a stop cut off count as computed when a session goes on, which skips the new input."""
+    engine = Engine(8, drafts=1)
+    engine.add("A", [1], max_tokens=2, resumable=True)
+    engine.step({"A": [1]})
+    engine.scheduler.update_draft_token_ids(DraftTokenIds(["A"], [[1]]))
+    engine.step({"A": [1, 1]})
+    engine.add("A", [2, 2], max_tokens=1, resumable=True)
+    new = engine.scheduler.schedule().scheduled_new_reqs
+    computed = new[0].num_computed_tokens if new else 0
+    return f"2 tokens are kept of the first turn, and {computed} count as computed" if computed > 2 else None
+
+
+def session_told_too_much() -> str | None:
+    """What was in flight when a turn ended is told as if the next turn had asked for it."""
+    engine = Engine(8, drafts=1, asynchronous=True)
+    engine.add("A", [1], max_tokens=3, resumable=True)
+    first, second = engine.scheduler.schedule(), engine.scheduler.schedule()
+    told = engine.process(first, {"A": [1]}).get("A", [])
+    third = engine.scheduler.schedule()
+    told += engine.process(second, {"A": [1, 1]}).get("A", [])
+    told += engine.process(third, {"A": [1, 1]}).get("A", [])
+    return f"3 tokens were asked for and {len(told)} were told" if len(told) > 3 else None
+
+
 def preempted_without_return() -> str | None:
     """A request is preempted though its blocks cannot be returned before the step in flight is done."""
-    engine = Engine(4, asynchronous=True, connector="recompute", scheduler_reserve_full_isl=False)
-    engine.add("A", [1, 1, 1, 1], max_tokens=8)
-    engine.add("B", [2, 2, 2, 2], max_tokens=8)
-    flying = [engine.scheduler.schedule()]
-    for _ in range(4):
-        flying.append(engine.scheduler.schedule())
-        waiting = [name for name, one in engine.scheduler.requests.items() if one.status.name == "PREEMPTED"]
-        if waiting and engine.scheduler.deferred_frees:
-            return f"{waiting} was preempted, {len(engine.scheduler.deferred_frees)} frees wait for a step in flight"
-        output = flying.pop(0)
-        engine.process(output, {name: [1] for name in output.num_scheduled_tokens})
-    return None
+    engine = Engine(3, asynchronous=True, connector="recompute", scheduler_reserve_full_isl=False, longest=6)
+    for name, token in (("A", 1), ("B", 2)):
+        engine.add(name, [token] * 2, max_tokens=3)
+    engine.scheduler.schedule()
+    engine.scheduler.schedule()
+    waiting = [name for name, one in engine.scheduler.requests.items() if one.status.name == "PREEMPTED"]
+    frees = len(engine.scheduler.deferred_frees)
+    return f"{', '.join(waiting)} was preempted and {frees} free waits for the step in flight" if waiting else None
 
 
 FINDINGS: dict[str, Callable[[], str | None]] = {
@@ -363,6 +387,8 @@ FINDINGS: dict[str, Callable[[], str | None]] = {
     "victim-keeps-keys": victim_keeps_keys,
     "sessions-starve": sessions_starve,
     "session-keeps-key": session_keeps_key,
+    "session-counts-trimmed": session_counts_trimmed,
+    "session-told-too-much": session_told_too_much,
     "preempted-without-return": preempted_without_return,
 }
 
@@ -387,6 +413,7 @@ def main(names: list[str]) -> None:
     register_all_kvcache_specs(None)
     logging.getLogger("vllm").setLevel(logging.CRITICAL)
     for name in names or FINDINGS:
+        Store.offers = {}
         seen = FINDINGS[name]()
         print(f"{name}: {'shown: ' + seen if seen else 'not shown'}", flush=True)
 

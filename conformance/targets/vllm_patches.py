@@ -7,6 +7,7 @@ cause: with the repair the fault must be gone, and a walk may go on where the fa
 import importlib
 import inspect
 import textwrap
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -71,7 +72,7 @@ def compute_last_token() -> None:
 
 def forget_failed_loads() -> None:
     """A block whose load failed, and all behind it in any request's table, lose their keys under both policies; if the
-    request has gone away, so do all idle blocks, for its table is not known any more.
+    request has gone away, so do all blocks that no request holds, for its table is not known any more.
     """
     kind = _scheduler()
     handle = kind._handle_invalid_blocks
@@ -84,7 +85,8 @@ def forget_failed_loads() -> None:
             first = next((index for index, block in enumerate(blocks) if block in invalid_block_ids), len(blocks))
             poisoned.update(blocks[first:])
         if not invalid_block_ids <= held:
-            poisoned.update(b.block_id for b in self.kv_cache_manager.block_pool.blocks[1:] if b.ref_cnt == 0)
+            blocks = self.kv_cache_manager.block_pool.blocks[1:]
+            poisoned.update(block.block_id for block in blocks if block.block_id not in held)
         answer = handle(self, invalid_block_ids, num_scheduled_tokens)
         self.kv_cache_manager.evict_blocks(poisoned)
         return answer
@@ -92,25 +94,20 @@ def forget_failed_loads() -> None:
     kind._handle_invalid_blocks = handle_and_evict
 
 
-def drop_output_of_failed_loads() -> None:
-    """What a step in flight samples for a request whose load failed is dropped, and waited for no more."""
+def preempt_failed_loads() -> None:
+    """Under `recompute` a running request whose load failed begins anew; what steps in flight sample is dropped."""
     kind = _scheduler()
     handle = kind._handle_invalid_blocks
 
-    def handle_and_drop(self: Any, invalid_block_ids: set[int], num_scheduled_tokens: dict[str, int]) -> Any:
-        computed = {request.request_id: request.num_computed_tokens for request in self.running}
+    def handle_and_preempt(self: Any, invalid_block_ids: set[int], num_scheduled_tokens: dict[str, int]) -> Any:
         answer = handle(self, invalid_block_ids, num_scheduled_tokens)
-        for request in self.running:
-            if request.num_computed_tokens != computed[request.request_id] or request.request_id in answer:
-                settled = computed[request.request_id] - request.num_in_flight_tokens
-                request.num_computed_tokens = min(request.num_computed_tokens, settled)
-                request.num_output_placeholders = 0
-                request.spec_token_ids = []
-                request.drop_stale_output = True
-                request.num_stale_output_tokens = request.num_in_flight_tokens
+        if self.recompute_kv_load_failures:
+            for request in [request for request in self.running if request.request_id in answer]:
+                self.running.remove(request)
+                self._preempt_request(request, time.monotonic(), drop_stale_output=True)
         return answer
 
-    kind._handle_invalid_blocks = handle_and_drop
+    kind._handle_invalid_blocks = handle_and_preempt
 
 
 def hash_sessions_anew() -> None:
@@ -168,7 +165,7 @@ WITHDRAW_KEYS = """scheduled_running_reqs.remove(preempted_req)
 PATCHES: dict[str, Patch] = {
     "compute-last-token": Patch("an asynchronous load never covers a prompt's last token", compute_last_token),
     "forget-failed-loads": Patch("blocks behind a failed load lose their keys", forget_failed_loads),
-    "drop-failed-output": Patch("output computed from a failed load is dropped", drop_output_of_failed_loads),
+    "preempt-failed-loads": Patch("a request whose load failed begins anew", preempt_failed_loads),
     "hash-sessions-anew": Patch("the key of a session's dropped token is dropped with it", hash_sessions_anew),
     "count-trimmed-tokens": Patch("tokens cut off by a stop do not count as computed", count_trimmed_tokens),
     "pad-whole": Patch(
