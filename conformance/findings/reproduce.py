@@ -293,7 +293,7 @@ def victim_keeps_keys() -> str | None:
 
 def victim_in_a_pool_of(usable: int) -> str | None:
     """The finding above, for one size of the pool; which one shows it depends on how a version cuts prompts."""
-    settings = {"max_num_seqs": 2, "max_num_batched_tokens": 5, "long_prefill_token_threshold": 2}
+    settings: dict[str, Any] = {"max_num_seqs": 2, "max_num_batched_tokens": 5, "long_prefill_token_threshold": 2}
     engine = Engine(usable, policy="priority", scheduler_reserve_full_isl=False, **settings)
     engine.add("low", [1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1], priority=1)
     engine.step()
