@@ -8,7 +8,7 @@ action that a world has no use for does nothing, so any part of a trace is a tra
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from slotproof.conformance.adapter import NO_HIT, Hit, Profile
 from slotproof.conformance.reach import Cell, HitKind, Outcome, Reach, boundary_of, hit_kind
@@ -23,6 +23,9 @@ from slotproof.spec.request import Request, Status, await_load, new_request, pro
 from slotproof.spec.snapshot import Snapshot
 
 Item = TypeVar("Item")
+
+Side = TypeVar("Side", contravariant=True)
+"""What the verbs of a table act upon."""
 
 
 class Chooser(Protocol):
@@ -105,7 +108,7 @@ def abridged(values: tuple[Any, ...]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
+class Verb(Generic[Side]):
     """One row of the table.
 
     `needs` names the arguments it cannot go without, `weight` is how often the driver tries it; `propose` returns None
@@ -116,8 +119,8 @@ class Verb:
     meaning: str
     needs: tuple[str, ...]
     weight: int
-    propose: Callable[[Port, Chooser], Arguments | None]
-    run: Callable[[Port, Arguments], None]
+    propose: Callable[[Side, Chooser], Arguments | None]
+    run: Callable[[Side, Arguments], None]
 
 
 # Admission: a new request, a waiting one again, or one whose tokens a connector loads.
@@ -537,7 +540,7 @@ def run_reset(port: Port, arguments: Arguments) -> None:
         port.reset_prefix_cache()
 
 
-VERBS: tuple[Verb, ...] = (
+VERBS: tuple[Verb[Port], ...] = (
     Verb(
         "admit",
         "a new request with this prompt asks for its first slots",
@@ -575,7 +578,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("reset", "the prefix cache is emptied, if nothing is held", (), 1, propose_reset, run_reset),
 )
 
-BY_NAME: dict[str, Verb] = {verb.name: verb for verb in VERBS}
+BY_NAME: dict[str, Verb[Port]] = {verb.name: verb for verb in VERBS}
 
 
 def perform(port: Port, action: Action) -> None:

@@ -4,16 +4,21 @@ run it again.
 
 import json
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from slotproof.conformance.actions import Action, perform
-from slotproof.conformance.adapter import Adapter
+from slotproof.conformance.engine import Engine
 from slotproof.conformance.replay import Failure
+from slotproof.conformance.scheduler_adapter import EngineConfig, SchedulerAdapter
+from slotproof.conformance.scheduler_laws import sentence, snapshot_of
+from slotproof.conformance.scheduler_trace import SchedulerTrace, engine_words
 from slotproof.conformance.session import Session, Tally
+from slotproof.conformance.subject import SCHEDULER
 from slotproof.conformance.vector import Step, Vector, config_as_json
 from slotproof.conformance.violation import Violation, answer_of
 from slotproof.spec.config import Config
-from slotproof.spec.laws import BY_ID
 from slotproof.spec.pool import NO_KEY, NULL_BLOCK
 from slotproof.spec.snapshot import Snapshot
 from slotproof.spec.transition import Allocated, Event, LookedUp, Reset
@@ -45,7 +50,7 @@ class Counterexample:
         """One line that shows it again."""
         return f"slotproof replay {REPLAY_FILE} {shlex.quote(self.target)}"
 
-    def vector(self) -> Vector:
+    def vector(self) -> Vector | SchedulerTrace:
         """The trace as a vector."""
         violation = self.failure.violation
         violates = {
@@ -55,9 +60,11 @@ class Counterexample:
             "expected": violation.expected,
             "got": violation.got,
         }
-        steps = tuple(Step(action) for action in self.failure.actions)
         name = f"{violation.law_id} broken by {self.target}"
         source = "found by exploring" if self.seed is None else f"found by seed {self.seed}"
+        if isinstance(self.failure.config, EngineConfig):
+            return SchedulerTrace(name, self.failure.config, self.failure.actions, source, violates)
+        steps = tuple(Step(action) for action in self.failure.actions)
         return Vector(name, (violation.law_id,), self.failure.config, steps, source, violates)
 
     def as_json(self) -> dict[str, object]:
@@ -80,11 +87,11 @@ class Counterexample:
         seed = "" if self.seed is None else f", seed {self.seed}"
         lines = [
             f"{violation.law_id}{also} broken by {self.target} {self.version}{seed}",
-            f"  {config_words(self.failure.config)}" + (f"; {self.ids}" if self.ids else ""),
+            *(f"  {line}" for line in setting_words(self.failure.config, self.ids)),
             *(f"  {number}. {call}" for number, call in enumerate(self.calls, start=1)),
             f"  before  {self.before}",
             f"  after   {self.after}",
-            f"  law     {BY_ID[violation.law_id].sentence}",
+            f"  law     {sentence(violation.law_id)}",
             f"  found   {violation.objection}",
         ]
         if violation.got not in (violation.objection, violation.expected):
@@ -96,7 +103,7 @@ class Counterexample:
         body = json.dumps(self.vector().as_json(), indent=4)
         name = self.law_id.lower().replace("-", "_")
         return (
-            f'"""{self.law_id}: {BY_ID[self.law_id].sentence}"""\n\n'
+            f'"""{self.law_id}: {sentence(self.law_id)}"""\n\n'
             "import json\n\n"
             "from slotproof.conformance import check_vector\n\n"
             f'VECTOR = json.loads("""\n{body.replace(chr(92), chr(92) * 2)}\n""")\n\n\n'
@@ -105,8 +112,30 @@ class Counterexample:
         )
 
 
-def narrate(adapter: Adapter, target: str, seed: int | None, failure: Failure) -> Counterexample:
+def setting_words(config: Config | EngineConfig, ids: str = "") -> list[str]:
+    """A configuration in a line, or two for an engine."""
+    if isinstance(config, EngineConfig):
+        return [config_words(config.pool), engine_words(config)]
+    return [config_words(config) + (f"; {ids}" if ids else "")]
+
+
+def narrate_engine(adapter: SchedulerAdapter, target: str, seed: int | None, failure: Failure) -> Counterexample:
+    """Carry a scheduler's failure out once more, and write down what came of each action."""
+    engine, calls, before = Engine(adapter, failure.config, Tally.fresh()), [], ""
+    for action in failure.actions:
+        before = pool_strip(snapshot_of(engine.config, engine.view))
+        engine.answers.clear()
+        with suppress(Violation):
+            SCHEDULER.perform(engine, action)
+        calls.append(f"{action}  ->  {', '.join([*engine.answers, f'{engine.view.num_free} free'])}")
+    after = pool_strip(snapshot_of(engine.config, engine.view))
+    return Counterexample(target, adapter.profile.version, seed, failure, tuple(calls), before, after)
+
+
+def narrate(adapter: Any, target: str, seed: int | None, failure: Failure) -> Counterexample:
     """Carry a failure out once more, and write down what each call answered."""
+    if isinstance(failure.config, EngineConfig):
+        return narrate_engine(adapter, target, seed, failure)
     session = Session(adapter, failure.config, Tally.fresh())
     calls: list[str] = []
     before = after = session.snapshot

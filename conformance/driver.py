@@ -4,15 +4,15 @@ of its own.
 
 import random
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from slotproof.conformance.actions import VERBS, Action, Verb
-from slotproof.conformance.adapter import Adapter
+from slotproof.conformance.actions import Action
 from slotproof.conformance.deviations import Deviation
 from slotproof.conformance.replay import Failure
-from slotproof.conformance.session import Session, Tally
+from slotproof.conformance.session import Tally
 from slotproof.conformance.settings import Settings
-from slotproof.conformance.violation import Violation
+from slotproof.conformance.subject import subject_of
+from slotproof.conformance.violation import EpisodeOver, Violation
 
 Item = TypeVar("Item")
 
@@ -40,11 +40,8 @@ class SeededChooser:
         return self._random() * 100 < percent
 
 
-DECK: tuple[Verb, ...] = tuple(verb for verb in VERBS for _ in range(verb.weight))
-
-
 def walk_episode(
-    adapter: Adapter,
+    adapter: Any,
     settings: Settings,
     seed: str,
     steps: int,
@@ -54,12 +51,12 @@ def walk_episode(
     deviations: Sequence[Deviation] = (),
 ) -> Failure | None:
     """One episode of `steps` actions."""
-    chooser = SeededChooser(seed)
-    config = settings.draw(chooser, adapter.profile)
-    session = Session(adapter, config, tally, law_ids=law_ids, deviations=deviations)
-    actions: list[Action] = []
+    chooser, subject = SeededChooser(seed), subject_of(adapter)
+    config = subject.draw(settings, chooser, adapter.profile)
+    session = subject.begin(adapter, config, tally, law_ids=law_ids, deviations=deviations)
+    deck, actions = subject.deck, list[Action]()
     while len(actions) < steps:
-        verb = chooser.pick(DECK)
+        verb = chooser.pick(deck)
         arguments = verb.propose(session, chooser)
         if arguments is None:
             continue
@@ -68,4 +65,6 @@ def walk_episode(
             verb.run(session, arguments)
         except Violation as violation:
             return Failure(config, tuple(actions), violation)
+        except EpisodeOver:
+            return None
     return None

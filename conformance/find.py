@@ -2,16 +2,16 @@
 fewer calls.
 """
 
-from dataclasses import replace
+from typing import Any
 
 from slotproof.conformance.actions import Action
-from slotproof.conformance.adapter import Adapter
 from slotproof.conformance.deviations import Deviation
 from slotproof.conformance.driver import walk_episode
 from slotproof.conformance.replay import Failure, replay
 from slotproof.conformance.session import Tally
 from slotproof.conformance.settings import Settings
 from slotproof.conformance.shrink import Shrinker
+from slotproof.conformance.subject import subject_of
 
 SHORT_WALKS = 300
 SHORT_STEPS = 40
@@ -19,7 +19,7 @@ ENOUGH = 4
 
 
 def shortest_failure(
-    adapter: Adapter,
+    adapter: Any,
     settings: Settings,
     found: Failure,
     seed: str,
@@ -27,28 +27,28 @@ def shortest_failure(
     deviations: tuple[Deviation, ...] = (),
 ) -> Failure:
     """The shortest trace, of the one found and of some found in short walks, that breaks the law that was broken."""
-    law_id = found.violation.law_ids[0]
     failures = [Shrinker(adapter, found, law_ids, deviations).run()]
-    smallest = 2 + len(found.config.groups)
+    subject = subject_of(adapter)
     for number in range(SHORT_WALKS):
         if len(failures) > ENOUGH:
             break
-        small = replace(settings, num_blocks=settings.num_blocks or smallest + number % 3)
+        small = subject.small(settings, found.config, number)
         walk = f"{seed}/short/{number}"
         failure = walk_episode(adapter, small, walk, SHORT_STEPS, Tally.fresh(), law_ids=law_ids, deviations=deviations)
-        if failure is not None and law_id in failure.violation.law_ids:
+        if failure is not None and subject.same(found.violation, failure.violation):
             failures.append(Shrinker(adapter, failure, law_ids, deviations).run())
     return renamed(adapter, min(failures, key=length), law_ids, deviations)
 
 
-def renamed(adapter: Adapter, failure: Failure, law_ids: tuple[str, ...], deviations: tuple[Deviation, ...]) -> Failure:
+def renamed(adapter: Any, failure: Failure, law_ids: tuple[str, ...], deviations: tuple[Deviation, ...]) -> Failure:
     """The same trace with its requests called A, B, C in the order in which they appear."""
     names: dict[str, str] = {}
     actions = []
     for action in failure.actions:
         arguments = dict(action.arguments)
-        if "request" in arguments:
-            arguments["request"] = names.setdefault(arguments["request"], chr(ord("A") + len(names)))
+        for named in ("request", "abort"):
+            if named in arguments:
+                arguments[named] = names.setdefault(arguments[named], chr(ord("A") + len(names)))
         actions.append(Action(action.verb, arguments))
     return replay(adapter, failure.config, actions, law_ids=law_ids, deviations=deviations) or failure
 

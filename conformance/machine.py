@@ -15,7 +15,7 @@ from slotproof.conformance.actions import VERBS, Action, Verb
 from slotproof.conformance.adapter import Adapter
 from slotproof.conformance.session import Session, Tally
 from slotproof.conformance.settings import Settings
-from slotproof.conformance.targets.registry import load_target
+from slotproof.conformance.targets.registry import load_allocator
 
 Item = TypeVar("Item")
 
@@ -48,7 +48,7 @@ def state_machine(
 
     A broken law fails the test with a `Violation`, whose text is the law's id and objection.
     """
-    adapter = load_target(target) if isinstance(target, str) else target()
+    adapter = load_allocator(target) if isinstance(target, str) else target()
     settings = Settings(groups=groups, caching=caching)
 
     class AllocatorMachine(RuleBasedStateMachine):
@@ -66,7 +66,7 @@ def state_machine(
     return AllocatorMachine
 
 
-def _rule(verb: Verb) -> Any:
+def _rule(verb: Verb[Any]) -> Any:
     def do(self: Any, data: st.DataObject) -> None:
         arguments = verb.propose(self.session, DrawingChooser(data))
         if arguments is not None:

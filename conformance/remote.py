@@ -73,9 +73,10 @@ import slotproof.conformance
 import slotproof.spec
 from slotproof.conformance.adapter import Adapter, BlockIds, Hit, Profile, RequestView, Strictness
 from slotproof.conformance.errors import AdapterError, SetupError
-from slotproof.conformance.serve import PROTOCOL, Message
+from slotproof.conformance.remote_scheduler import RemoteScheduler
+from slotproof.conformance.serve import PROTOCOL
+from slotproof.conformance.wire import Message, config_on_wire
 from slotproof.spec.config import Config
-from slotproof.spec.groups import FullAttention, Group, SlidingWindow
 
 START_SECONDS = 300.0
 """How long a child may take to answer the first message; importing a large engine is slow on a busy machine."""
@@ -105,7 +106,7 @@ class RemoteTargetError(Exception):
     """The target raised something that its profile does not declare as a refusal."""
 
 
-def start_python(target: str, python: str) -> "RemoteAdapter":
+def start_python(target: str, python: str) -> "RemoteAdapter | RemoteScheduler":
     """The named target in the environment of another Python, which needs nothing of this project."""
     if shutil.which(python) is None:
         raise SetupError(
@@ -116,7 +117,7 @@ def start_python(target: str, python: str) -> "RemoteAdapter":
     return connect(Channel([python, "-c", _BOOTSTRAP, json.dumps(homes), target], f"{target}@{python}"))
 
 
-def start_command(command: str) -> "RemoteAdapter":
+def start_command(command: str) -> "RemoteAdapter | RemoteScheduler":
     """The target that a shell command serves."""
     return connect(Channel(["/bin/sh", "-c", command], f"exec:{command}"))
 
@@ -232,7 +233,7 @@ class RemoteAdapter:
         self._known_tokens.clear()
         self._asked.clear()
         self._events.clear()
-        self._change({"call": "reset", "config": _wire_config(config)})
+        self._change({"call": "reset", "config": config_on_wire(config)})
 
     def allocate_slots(self, request: RequestView, num_new_tokens: int, **options: Any) -> BlockIds | None:
         """The class that `connect` makes shows the signature of the child's."""
@@ -398,7 +399,7 @@ class _OptionalCalls(RemoteAdapter):
         return events
 
 
-def connect(channel: Channel) -> RemoteAdapter:
+def connect(channel: Channel) -> RemoteAdapter | RemoteScheduler:
     """Greet the child and make an adapter that has exactly the calls and parameters that it answers."""
     reply = channel.exchange({"call": "hello", "protocol": PROTOCOL}, START_SECONDS)
     if "error" in reply:
@@ -408,7 +409,10 @@ def connect(channel: Channel) -> RemoteAdapter:
     try:
         if hello["protocol"] != PROTOCOL:
             raise ValueError(f"it speaks protocol {hello['protocol']}, not {PROTOCOL}")
-        profile, methods = _profile(hello["profile"]), _methods(hello["calls"], hello["parameters"])
+        profile = _profile(hello["profile"])
+        if hello.get("kind") == "scheduler":
+            return RemoteScheduler(channel, profile)
+        methods = _methods(hello["calls"], hello["parameters"])
     except (KeyError, TypeError, ValueError) as error:
         channel.close()
         raise AdapterError(
@@ -477,30 +481,6 @@ def _wire_questions(questions: Iterable[Question]) -> list[Message]:
 
 def _wire_hit(hit: Hit) -> Message:
     return {"num_tokens": hit.num_tokens, "blocks": hit.blocks, "handle": hit.handle}
-
-
-def _wire_config(config: Config) -> Message:
-    return {
-        "num_blocks": config.num_blocks,
-        "groups": [_wire_group(group) for group in config.groups],
-        "max_model_len": config.max_model_len,
-        "max_in_flight_tokens": config.max_in_flight_tokens,
-        "watermark_blocks": config.watermark_blocks,
-        "caching": config.caching,
-        "free_order": str(config.free_order),
-    }
-
-
-def _wire_group(group: Group) -> Message:
-    match group:
-        case FullAttention():
-            return {"kind": "full", "block_size": group.block_size}
-        case SlidingWindow():
-            return {"kind": "window", "block_size": group.block_size, "window": group.window}
-        case _:
-            raise SetupError(
-                f"A {type(group).__name__} group cannot be sent to another process; use full or window groups."
-            )
 
 
 def _frozen(value: object) -> object:

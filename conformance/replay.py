@@ -2,27 +2,27 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from slotproof.conformance.actions import Action, perform
-from slotproof.conformance.adapter import Adapter
+from slotproof.conformance.actions import Action
 from slotproof.conformance.deviations import Deviation
-from slotproof.conformance.session import Session, Tally
-from slotproof.conformance.violation import Violation
-from slotproof.spec.config import Config
+from slotproof.conformance.session import Tally
+from slotproof.conformance.subject import subject_of
+from slotproof.conformance.violation import EpisodeOver, Violation
 
 
 @dataclass(slots=True)
 class Failure:
     """A run that ended in a violation: the configuration and every action up to the one that broke a law."""
 
-    config: Config
+    config: Any
     actions: tuple[Action, ...]
     violation: Violation
 
 
 def replay(
-    adapter: Adapter,
-    config: Config,
+    adapter: Any,
+    config: Any,
     actions: Sequence[Action],
     *,
     tally: Tally | None = None,
@@ -30,10 +30,13 @@ def replay(
     deviations: Sequence[Deviation] = (),
 ) -> Failure | None:
     """Carry the actions out on a fresh pool; the failure ends with the action that broke a law."""
-    session = Session(adapter, config, tally or Tally.fresh(), law_ids=law_ids, deviations=deviations)
+    subject = subject_of(adapter)
+    session = subject.begin(adapter, config, tally or Tally.fresh(), law_ids=law_ids, deviations=deviations)
     for position, action in enumerate(actions):
         try:
-            perform(session, action)
+            subject.perform(session, action)
         except Violation as violation:
             return Failure(config, tuple(actions[: position + 1]), violation)
+        except EpisodeOver:
+            return None
     return None

@@ -1,7 +1,7 @@
 """The outcome of a run: what was checked, what was reached, and why the rest was not."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from slotproof.conformance.adapter import (
     OPTIONAL_CALLS,
@@ -18,12 +18,16 @@ from slotproof.conformance.counterexample import Counterexample
 from slotproof.conformance.observation import Window
 from slotproof.conformance.plan import Plan
 from slotproof.conformance.reach import CELLS, Cell, HitKind, Outcome, infeasible
+from slotproof.conformance.scheduler_adapter import SchedulerAdapter
+from slotproof.conformance.scheduler_laws import LAW_IDS
+from slotproof.conformance.scheduler_reach import MODES, POLICIES, SITUATIONS, impossible
 from slotproof.conformance.session import Tally
 from slotproof.conformance.strictness import exempt, level_of
+from slotproof.conformance.subject import is_scheduler
 from slotproof.conformance.target import supported_parameters
 from slotproof.spec.config import Config
 from slotproof.spec.groups import FullAttention
-from slotproof.spec.laws import LAWS, Law
+from slotproof.spec.laws import BY_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class Report:
     stale_deviations: tuple[str, ...] = ()
     skipped_settings: tuple[tuple[str, str], ...] = ()
     optional_calls: frozenset[str] = frozenset()
+    of_scheduler: bool = False
 
     @property
     def conforms(self) -> bool:
@@ -85,8 +90,11 @@ CALL_NAMES: dict[type, str] = {
 FACET_CALLS = {"refs": "ref_count", "keys": "cached_keys", "queue": "free_queue", "counters": "cached_counts"}
 
 
-def new_report(plan: Plan, adapter: Adapter) -> Report:
+def new_report(plan: Plan, adapter: Adapter | SchedulerAdapter) -> Report:
     """An empty report that knows what the target offers."""
+    if is_scheduler(adapter):
+        return Report(plan, adapter.profile, frozenset(), (), Tally.fresh(), of_scheduler=True)
+    adapter = cast(Adapter, adapter)
     facets = Window(adapter, Config(2, (FullAttention(1),), 1, 1)).facets
     calls = frozenset(call.__name__ for call in OPTIONAL_CALLS if isinstance(adapter, call))
     return Report(plan, adapter.profile, facets, supported_parameters(adapter), Tally.fresh(), optional_calls=calls)
@@ -97,19 +105,22 @@ def law_rows(report: Report) -> list[dict[str, Any]]:
     violated = {found.law_id for found in report.found}
     violated.update(law_id for found in report.found for law_id in found.fields["also"])
     rows = []
-    for law in LAWS:
-        checks = report.tally.checks[law.id]
-        status = "violated" if law.id in violated else "held" if checks else "skipped"
-        reason = skip_reason(law, report) if status == "skipped" else ""
-        rows.append({"id": law.id, "status": status, "checks": checks, "reason": reason})
+    for law_id in LAW_IDS if report.of_scheduler else BY_ID:
+        checks = report.tally.checks[law_id]
+        status = "violated" if law_id in violated else "held" if checks else "skipped"
+        reason = skip_reason(law_id, report) if status == "skipped" else ""
+        rows.append({"id": law_id, "status": status, "checks": checks, "reason": reason})
     return rows
 
 
-def skip_reason(law: Law, report: Report) -> str:
+def skip_reason(law_id: str, report: Report) -> str:
     """Why a law was not checked at all."""
     profile = report.profile
-    if report.plan.law_ids and law.id not in report.plan.law_ids:
+    if report.plan.law_ids and law_id not in report.plan.law_ids:
         return "not among the laws asked for"
+    if report.of_scheduler:
+        return "nothing in this run was its business"
+    law = BY_ID[law_id]
     if level_of(law.id) > profile.strictness:
         return f"held from strictness {level_of(law.id).name.lower()} on"
     excuse = exempt(law.id, profile)
@@ -126,8 +137,27 @@ def skip_reason(law: Law, report: Report) -> str:
     return "nothing in this run was its business"
 
 
+def situation_rows(report: Report) -> list[dict[str, Any]]:
+    """One row a situation of a scheduler, mode and policy, and how often it was met."""
+    met = report.tally.situations
+    return [
+        {
+            "situation": situation,
+            "mode": mode,
+            "policy": policy,
+            "count": met[situation, mode, policy],
+            "excluded_by": impossible(situation, mode),
+        }
+        for situation in SITUATIONS
+        for mode in MODES
+        for policy in POLICIES
+    ]
+
+
 def reach_rows(report: Report) -> list[dict[str, Any]]:
     """One row a cell: the situation, how often it was exercised, and what excludes it."""
+    if report.of_scheduler:
+        return situation_rows(report)
     return [
         {
             "outcome": cell.outcome.value,

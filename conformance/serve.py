@@ -13,13 +13,12 @@ from typing import Any, TextIO
 
 from slotproof.conformance.adapter import NO_HIT, OPTIONAL_CALLS, Adapter, Hit
 from slotproof.conformance.errors import SetupError
+from slotproof.conformance.scheduler_adapter import SchedulerAdapter
+from slotproof.conformance.serve_scheduler import SchedulerServer
 from slotproof.conformance.targets.registry import load_target
-from slotproof.spec.config import Config, FreeOrder
-from slotproof.spec.groups import FullAttention, Group, SlidingWindow
+from slotproof.conformance.wire import Message, config_from_wire, describe, profile_on_wire
 
 PROTOCOL = 1
-
-Message = dict[str, Any]
 
 _HANDLES_KEPT = 4096
 """A hit is used right after its lookup; older handles are dropped."""
@@ -109,11 +108,9 @@ class Server:
         return describe(error) | {"refusal": refusal}
 
     def _hello(self, message: Message) -> Message:
-        profile = self._adapter.profile
-        flags = {name: getattr(profile, name) for name in profile.__dataclass_fields__}
         return {
             "protocol": PROTOCOL,
-            "profile": flags | {"refusals": [kind.__name__ for kind in profile.refusals]},
+            "profile": profile_on_wire(self._adapter.profile),
             "calls": [call for kind in OPTIONAL_CALLS if isinstance(self._adapter, kind) for call in calls_of(kind)],
             "parameters": _accepted_parameters(self._adapter.allocate_slots),
         }
@@ -121,7 +118,7 @@ class Server:
     def _reset(self, message: Message) -> None:
         self._requests.clear()
         self._handles.clear()
-        self._adapter.reset(_config(message["config"]))
+        self._adapter.reset(config_from_wire(message["config"]))
 
     def _allocate_slots(self, message: Message) -> list[list[int]] | None:
         popped = self._adapter.allocate_slots(*self._arguments(message), **self._options(message))
@@ -179,26 +176,10 @@ def calls_of(kind: type) -> list[str]:
     return [name for name, member in vars(kind).items() if callable(member) and not name.startswith("_")]
 
 
-def describe(error: Exception) -> Message:
-    """An exception as it travels."""
-    name = "SetupError" if isinstance(error, SetupError) else type(error).__name__
-    return {"type": name, "message": str(error)}
-
-
 def _accepted_parameters(allocate_slots: Callable[..., object]) -> list[str]:
     parameters = inspect.signature(allocate_slots).parameters
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     return [name for name in _PARAMETERS if takes_all or name in parameters]
-
-
-def _config(wire: Message) -> Config:
-    return Config(**wire | {"groups": tuple(map(_group, wire["groups"])), "free_order": FreeOrder(wire["free_order"])})
-
-
-def _group(wire: Message) -> Group:
-    if wire["kind"] == "window":
-        return SlidingWindow(wire["block_size"], wire["window"])
-    return FullAttention(wire["block_size"])
 
 
 def _rows(blocks: Iterable[Any]) -> list[Any]:
@@ -219,10 +200,15 @@ def _value(value: object) -> object:
     return value if value is None or isinstance(value, str | int) else repr(value)
 
 
-def serve(make_adapter: Callable[[], Adapter], requests: TextIO, replies: TextIO) -> None:
+def server_for(adapter: Any) -> Server | SchedulerServer:
+    """Schedulers have calls of their own."""
+    return SchedulerServer(adapter, PROTOCOL) if callable(getattr(adapter, "schedule", None)) else Server(adapter)
+
+
+def serve(make_adapter: Callable[[], Adapter | SchedulerAdapter], requests: TextIO, replies: TextIO) -> None:
     """Answer line by line until the input ends; whatever goes wrong at the start is the answer to the first line."""
     try:
-        answer = Server(make_adapter()).answer
+        answer = server_for(make_adapter()).answer
     except SetupError as error:
         refusal = {"error": describe(error)}
 

@@ -8,7 +8,7 @@ import pickle
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from slotproof.conformance.adapter import NO_HIT, Adapter, Commits, Defers, Evicts, Hit, LooksUp, Resets, Strictness
@@ -53,6 +53,8 @@ class Tally:
     reach: Reach
     deviations: Counter[str]
     rejected_drafts: int = 0
+    situations: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """What happened in a scheduler, in which mode, under which policy."""
 
     @classmethod
     def fresh(cls) -> "Tally":
@@ -65,6 +67,7 @@ class Tally:
         self.reach.update(other.reach)
         self.deviations.update(other.deviations)
         self.rejected_drafts += other.rejected_drafts
+        self.situations.update(other.situations)
 
 
 class Session:

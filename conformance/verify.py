@@ -11,7 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from slotproof.conformance.actions import Action
 from slotproof.conformance.adapter import Adapter, Profile
@@ -23,9 +23,12 @@ from slotproof.conformance.find import shortest_failure
 from slotproof.conformance.plan import Chunk, Plan
 from slotproof.conformance.replay import replay
 from slotproof.conformance.report import Found, Report, new_report
+from slotproof.conformance.scheduler_adapter import EngineConfig, SchedulerAdapter
+from slotproof.conformance.scheduler_trace import read_trace
 from slotproof.conformance.session import Tally
 from slotproof.conformance.settings import Settings
 from slotproof.conformance.smoke import smoke_check
+from slotproof.conformance.subject import is_scheduler
 from slotproof.conformance.targets.registry import load_target
 from slotproof.conformance.vector import read_vector
 from slotproof.spec.config import Config
@@ -37,7 +40,7 @@ class ChunkResult:
 
     steps: int
     tally: Tally
-    failing: tuple[Config, tuple[Action, ...], str] | None = None
+    failing: tuple[Config | EngineConfig, tuple[Action, ...], str] | None = None
 
 
 def verify(plan: Plan, on_progress: Callable[[int], None] = lambda _: None) -> Report:
@@ -48,7 +51,8 @@ def verify(plan: Plan, on_progress: Callable[[int], None] = lambda _: None) -> R
     """
     started = time.monotonic()
     adapter = _adapter(plan.target)
-    smoke_check(adapter)
+    if not is_scheduler(adapter):
+        smoke_check(cast(Adapter, adapter))
     report = new_report(plan, adapter)
     plan = replace(plan, settings=usable_settings(plan, adapter.profile, report))
     report.stale_deviations = tuple(
@@ -97,9 +101,9 @@ def usable_settings(plan: Plan, profile: Profile, report: Report) -> tuple[Setti
     return tuple(usable)
 
 
-def still_shows(adapter: Adapter, deviation: Deviation) -> bool:
+def still_shows(adapter: Any, deviation: Deviation) -> bool:
     """Whether a known deviation's vector still breaks its law in the known way."""
-    vector = read_vector(deviation.vector)
+    vector = read_trace(deviation.vector) if is_scheduler(adapter) else read_vector(deviation.vector)
     failure = replay(adapter, vector.config, vector.actions)
     return failure is not None and deviation.covers(failure.violation.law_id, failure.violation.objection)
 
@@ -164,7 +168,7 @@ def run_chunk(plan: Plan, chunk: Chunk) -> ChunkResult:
 
 
 def worth_showing(
-    adapter: Adapter, plan: Plan, settings: Settings, config: Config, actions: tuple[Action, ...], seed: str
+    adapter: Any, plan: Plan, settings: Settings, config: Any, actions: tuple[Action, ...], seed: str
 ) -> Found:
     """The counterexample for an episode that failed in some process."""
     failure = replay(adapter, config, actions, law_ids=plan.law_ids, deviations=plan.deviations)
@@ -177,13 +181,13 @@ def worth_showing(
     return Found.of(narrate(adapter, plan.target, plan.seed, shortest))
 
 
-def _adapter(target: str) -> Adapter:
+def _adapter(target: str) -> Adapter | SchedulerAdapter:
     """One adapter a process: a forked worker must not talk to its parent's child process."""
     return _adapter_of(os.getpid(), target)
 
 
 @cache
-def _adapter_of(_: int, target: str) -> Adapter:
+def _adapter_of(_: int, target: str) -> Adapter | SchedulerAdapter:
     return load_target(target)
 
 

@@ -31,6 +31,10 @@ class Violation(Exception):
         return (self.law_id, *(law_id for law_id, _ in self.others))
 
 
+class EpisodeOver(Exception):
+    """A known deviation showed, and the walk cannot go on from it."""
+
+
 def answer_of(event: Event) -> str:
     """What the target answered, in words."""
     if isinstance(event, Allocated):

@@ -10,6 +10,7 @@ from slotproof.conformance.cli.output import new_console, new_table, print_json,
 from slotproof.conformance.cli.words import count_of
 from slotproof.conformance.errors import SetupError
 from slotproof.conformance.scenarios import scenarios
+from slotproof.conformance.scheduler_laws import LAW_IDS
 from slotproof.conformance.strictness import level_of
 from slotproof.conformance.vector import shipped_vectors
 from slotproof.spec.laws import ALL_LAWS, BY_ID, SCHEDULER_LAWS, Law
@@ -69,7 +70,7 @@ def known_laws(law_ids: list[str]) -> tuple[str, ...]:
         SetupError: for one that is no law's.
     """
     for law_id in law_ids:
-        if law_id.upper() not in BY_ID:
+        if law_id.upper() not in BY_ID and law_id.upper() not in LAW_IDS:
             raise SetupError(f"there is no law {law_id!r}; `slotproof laws` lists them")
     return tuple(law_id.upper() for law_id in law_ids)
 

@@ -25,7 +25,7 @@ from slotproof.conformance.driver import EPISODE_STEPS, walk_episode
 from slotproof.conformance.errors import SetupError
 from slotproof.conformance.session import Tally
 from slotproof.conformance.settings import DEFAULT_GROUPS, Settings
-from slotproof.conformance.targets.registry import load_target
+from slotproof.conformance.targets.registry import load_allocator
 from slotproof.conformance.violation import Violation
 from slotproof.spec.config import FreeOrder
 
@@ -100,7 +100,7 @@ def run(runner: Any, only: str, all_killers: bool) -> Any:
 
 def kills_by_laws(runner: Any) -> Iterator[Any]:
     """A short seeded walk of the specification behind the adapter, as it is now; every law that objects is a kill."""
-    adapter, tally = load_target("reference"), Tally.fresh()
+    adapter, tally = load_allocator("reference"), Tally.fresh()
     for number, settings in enumerate(walks()):
         try:
             failure = walk_episode(adapter, settings, f"mutate/{number}", EPISODE_STEPS, tally)

@@ -10,12 +10,13 @@ from slotproof.conformance.adapter import Adapter, Strictness
 from slotproof.conformance.cli.files import find_vector
 from slotproof.conformance.cli.options import AsJson
 from slotproof.conformance.cli.output import new_console, others_on_stderr, print_json, print_text
+from slotproof.conformance.cli.replay_trace import is_trace_file, replay_trace, trace_document, trace_text
 from slotproof.conformance.cli.words import count_of
 from slotproof.conformance.counterexample import call_words, config_words, pool_strip
 from slotproof.conformance.errors import SetupError
 from slotproof.conformance.session import Session, Tally
 from slotproof.conformance.smoke import smoke_check
-from slotproof.conformance.targets.registry import load_target
+from slotproof.conformance.targets.registry import load_allocator
 from slotproof.conformance.vector import Mismatch, Vector, not_for, run_vector
 from slotproof.conformance.violation import Violation
 from slotproof.spec.laws import BY_ID
@@ -69,6 +70,14 @@ def command(file: File, target: Target = None, as_json: AsJson = False) -> None:
 
     Exit code 0: every law and every expected value holds; 1: one does not; 2: the file or the target cannot be used.
     """
+    if is_trace_file(file):
+        with others_on_stderr():
+            of_scheduler = replay_trace(file, target)
+        if as_json:
+            print_json({"file": file, **trace_document(of_scheduler)})
+        else:
+            print_text(new_console(), trace_text(of_scheduler))
+        raise typer.Exit(0 if of_scheduler.holds else 1)
     vector = find_vector(file)
     name = target or (vector.violates["target"] if vector.violates is not None else "impl")
     with others_on_stderr():
@@ -86,7 +95,7 @@ def replay(vector: Vector, target: str) -> Replayed:
     Raises:
         SetupError: for a target that cannot be asked about it.
     """
-    adapter = load_target(target)
+    adapter = load_allocator(target)
     reason = not_for(adapter, vector)
     if reason is not None:
         raise SetupError(f"{vector.name} cannot be carried out on {target}: {reason}")

@@ -12,6 +12,7 @@ from slotproof.conformance.cli.saving import Saved, text_of
 from slotproof.conformance.cli.words import count_of
 from slotproof.conformance.reach import Boundary
 from slotproof.conformance.report import Report, law_rows, reach_rows, report_json
+from slotproof.conformance.scheduler_reach import MODES, POLICIES
 from slotproof.spec.preconditions import PRECONDITIONS
 
 REACHED_OFTEN = 100
@@ -59,6 +60,9 @@ def _status(status: str) -> Text:
 def print_reach(console: Console, report: Report) -> None:
     """The situations of allocate_slots, how often each was met, and why not the rest."""
     rows = reach_rows(report)
+    if report.of_scheduler:
+        print_situations(console, rows)
+        return
     marks = _marks(rows)
     print_text(console, REACH_TITLE)
     console.print(reach_table(rows, marks))
@@ -71,6 +75,25 @@ def print_reach(console: Console, report: Report) -> None:
     print_text(
         console, f"{often} of {len(feasible)} feasible situations were met at least {REACHED_OFTEN} times{rest}.\n"
     )
+
+
+def print_situations(console: Console, rows: list[dict[str, Any]]) -> None:
+    """The situations of a scheduler, mode and policy across."""
+    across = [f"{mode}\n{policy}" for mode in MODES for policy in POLICIES]
+    table = new_table("\nsituation", *across, right=across)
+    for start in range(0, len(rows), len(across)):
+        line = rows[start : start + len(across)]
+        table.add_row(line[0]["situation"], *(_cell(row, {"one step at a time": "-"}) for row in line))
+    print_text(console, "\nHow often each situation was met.")
+    console.print(table)
+    feasible = [row["count"] for row in rows if not row["excluded_by"]]
+    often = sum(count >= REACHED_OFTEN for count in feasible)
+    rest = "" if often == len(feasible) else f" (! marks the other {len(feasible) - often})"
+    print_text(console, f"{often} of {len(feasible)} situations were met at least {REACHED_OFTEN} times{rest}.\n")
+
+
+def _met(count: int) -> Text:
+    return Text(f"!{count}", style="bold yellow") if count < REACHED_OFTEN else Text(f"{count:,}")
 
 
 def _marks(rows: list[dict[str, Any]]) -> dict[str, str]:
@@ -101,9 +124,7 @@ def _lines(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 def _cell(row: dict[str, Any], marks: dict[str, str]) -> Text:
     if row["excluded_by"]:
         return Text(marks[row["excluded_by"]], style="dim")
-    if row["count"] < REACHED_OFTEN:
-        return Text(f"!{row['count']}", style="bold yellow")
-    return Text(f"{row['count']:,}")
+    return _met(row["count"])
 
 
 def deviation_table(report: Report) -> Table:

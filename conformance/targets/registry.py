@@ -8,11 +8,13 @@ from typing import Any, cast
 
 from slotproof.conformance.adapter import Adapter, Profile
 from slotproof.conformance.errors import AdapterError, SetupError
+from slotproof.conformance.scheduler_adapter import SchedulerAdapter
 
 TARGETS: dict[str, str] = {
     "impl": "slotproof's own allocator (the default)",
     "reference": "the specification itself behind the adapter",
     "vllm": "vLLM's KVCacheManager, 0.24.0 or later",
+    "vllm-scheduler": "vLLM's Scheduler and AsyncScheduler, 0.26.0 or later; vllm-scheduler=REPAIR,… applies repairs",
     "nano-vllm": "the block manager of nano-vllm or a fork of it; nano-vllm=IMPORT_NAME or nano-vllm=/path/to/checkout",
 }
 """The targets that have a name, and what each one is."""
@@ -28,13 +30,41 @@ _ADAPTERS = {
     "impl": ("slotproof.conformance.targets.impl", "ImplAdapter"),
     "reference": ("slotproof.conformance.targets.reference", "ReferenceAdapter"),
     "vllm": ("slotproof.conformance.targets.vllm", "VllmAdapter"),
+    "vllm-scheduler": ("slotproof.conformance.targets.vllm_scheduler", "VllmSchedulerAdapter"),
     "nano-vllm": ("slotproof.conformance.targets.nano_vllm", "nano_vllm"),
 }
 
+_TAKE_A_CHOICE = ("nano-vllm", "vllm-scheduler")
+"""Targets whose name may be followed by = and something."""
+
+_SCHEDULER_CALLS = (
+    "reset",
+    "add_request",
+    "add_input",
+    "abort",
+    "schedule",
+    "update",
+    "propose_drafts",
+    "reset_prefix_cache",
+    "look",
+    "take_events",
+)
 _REQUIRED_CALLS = ("reset", "allocate_slots", "free", "block_table", "num_free_blocks")
 
 
-def load_target(name: str) -> Adapter:
+def load_allocator(name: str) -> Adapter:
+    """As `load_target`, for what only allocators can be used for.
+
+    Raises:
+        SetupError: also when the target is a scheduler.
+    """
+    adapter = load_target(name)
+    if callable(getattr(adapter, "schedule", None)):
+        raise SetupError(f"The target {name!r} is a scheduler; this needs an allocator, for example impl or vllm.")
+    return cast(Adapter, adapter)
+
+
+def load_target(name: str) -> Adapter | SchedulerAdapter:
     """The adapter that `name` stands for, started and checked.
 
     Raises:
@@ -61,12 +91,12 @@ def _named(name: str, choice: str) -> object:
     make = getattr(importlib.import_module(module), attribute)
     if not choice:
         return make()
-    if name != "nano-vllm":
+    if name not in _TAKE_A_CHOICE:
         raise SetupError(f"The target {name} takes nothing behind '=', but {choice!r} was given; write {name} alone.")
     return make(choice)
 
 
-def _run_command(command: str) -> Adapter:
+def _run_command(command: str) -> Adapter | SchedulerAdapter:
     if not command:
         raise SetupError("The target 'exec:' names no command; write exec:command, for example exec:./my-allocator.")
     from slotproof.conformance.remote import start_command
@@ -74,7 +104,7 @@ def _run_command(command: str) -> Adapter:
     return start_command(command)
 
 
-def _run_in(target: str, python: str) -> Adapter:
+def _run_in(target: str, python: str) -> Adapter | SchedulerAdapter:
     if not target or not python:
         raise SetupError(f"The target {target + '@' + python!r} is incomplete; write NAME@/path/to/python.")
     from slotproof.conformance.remote import start_python
@@ -134,12 +164,13 @@ def _module(name: str, module_name: str) -> Any:
         ) from error
 
 
-def _checked(name: str, made: object) -> Adapter:
-    missing = [call for call in _REQUIRED_CALLS if not callable(getattr(made, call, None))]
+def _checked(name: str, made: object) -> Adapter | SchedulerAdapter:
+    required = _SCHEDULER_CALLS if callable(getattr(made, "schedule", None)) else _REQUIRED_CALLS
+    missing = [call for call in required if not callable(getattr(made, call, None))]
     if missing:
         raise AdapterError(
             f"The target {name!r} is a {type(made).__name__} without {', '.join(missing)}; "
-            f"an adapter has {', '.join(_REQUIRED_CALLS)} and a profile."
+            f"an adapter has {', '.join(required)} and a profile."
         )
     profile = getattr(made, "profile", None)
     if not isinstance(profile, Profile):
@@ -147,4 +178,4 @@ def _checked(name: str, made: object) -> Adapter:
             f"The profile of the target {name!r} is a {type(profile).__name__}; "
             "set it to a slotproof.conformance.adapter.Profile."
         )
-    return cast(Adapter, made)
+    return cast(Adapter | SchedulerAdapter, made)

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import redirect_stdout
 from types import SimpleNamespace
 from typing import Any
@@ -272,10 +272,24 @@ class VllmAdapter:
 
 def _import_vllm() -> Any:
     """The names of vLLM that the adapter uses, and its version, in one namespace."""
+    names = import_names(_names)
+    if "has_scheduled_reqs" not in inspect.signature(names.KVCacheManager.allocate_slots).parameters:
+        raise SetupError(f"vLLM {names.version} is older than 0.24.0, where the call is another one; {HOW_TO_GET}.")
+    return names
+
+
+def import_names(load: Callable[[], Any]) -> Any:
+    """What `load` imports of vLLM.
+
+    Raises:
+        SetupError: when vLLM is not there or cannot be imported.
+    """
     _quiet_environment()
     try:
         with redirect_stdout(sys.stderr):
-            names = _names()
+            return load()
+    except SetupError:
+        raise
     except ModuleNotFoundError as error:
         if error.name == "vllm":
             raise SetupError(
@@ -289,9 +303,6 @@ def _import_vllm() -> Any:
         raise SetupError(
             f"vLLM is there but cannot be imported, it raises {type(error).__name__}: {error}; {HOW_TO_GET}."
         ) from error
-    if "has_scheduled_reqs" not in inspect.signature(names.KVCacheManager.allocate_slots).parameters:
-        raise SetupError(f"vLLM {names.version} is older than 0.24.0, where the call is another one; {HOW_TO_GET}.")
-    return names
 
 
 def _quiet_environment() -> None:
@@ -304,7 +315,7 @@ def _quiet_environment() -> None:
 
 def _names() -> Any:
     names = SimpleNamespace(
-        version=_version(),
+        version=version_of(),
         float32=importlib.import_module("torch").float32,
         **_from("vllm.v1.core.kv_cache_manager", "KVCacheManager", "KVCacheBlocks"),
         **_from("vllm.v1.core.kv_cache_utils", "get_request_block_hasher", "get_block_hash", "get_group_id"),
@@ -329,7 +340,7 @@ def _from(module: str, *names: str) -> dict[str, Any]:
     return {name: getattr(loaded, name) for name in names}
 
 
-def _version() -> str:
+def version_of() -> str:
     """A source tree on the path has no package metadata, but a version file."""
     version = str(getattr(importlib.import_module("vllm"), "__version__", "dev"))
     if version != "dev":
@@ -342,7 +353,7 @@ def _version() -> str:
 
 def _profile(version: str) -> Profile:
     notes = ["extra_keys are passed on as the name of a LoRA adapter."]
-    runs_ahead = _minor(version) >= 26
+    runs_ahead = minor(version) >= 26
     if not runs_ahead:
         notes.append("Before 0.26 window blocks are released without regard to tokens in flight, so none are.")
     return Profile(
@@ -358,7 +369,7 @@ def _profile(version: str) -> Profile:
     )
 
 
-def _minor(version: str) -> int:
+def minor(version: str) -> int:
     """26 for 0.26.1; far ahead for what does not look like a version."""
     parts = version.split(".")
     return int(parts[1]) if len(parts) > 1 and parts[0] == "0" and parts[1].isdigit() else sys.maxsize

@@ -4,9 +4,10 @@ import pytest
 
 from slotproof.conformance.actions import Action, perform
 from slotproof.conformance.adapter import Adapter
-from slotproof.conformance.driver import DECK, SeededChooser
+from slotproof.conformance.driver import SeededChooser
 from slotproof.conformance.session import Session, Tally
 from slotproof.conformance.settings import Settings
+from slotproof.conformance.subject import ALLOCATOR
 from slotproof.conformance.targets.impl import ImplAdapter
 from slotproof.conformance.targets.reference import ReferenceAdapter
 from slotproof.spec.config import Config
@@ -22,7 +23,7 @@ def walk(adapter: Adapter, groups: str, seed: int) -> tuple[Config, list[Action]
     pending: dict[str, list[tuple[int, int]]] = {}
     accepted: dict[int, int] = {}
     while len(actions) < 200:
-        verb = chooser.pick(DECK)
+        verb = chooser.pick(ALLOCATOR.deck)
         arguments = verb.propose(session, chooser)
         if arguments is None:
             continue

@@ -11,10 +11,11 @@ import pytest
 from slotproof.conformance import driver
 from slotproof.conformance.actions import VERBS
 from slotproof.conformance.adapter import NO_HIT, BlockIds, Hit, Profile, RequestView
-from slotproof.conformance.driver import DECK, SeededChooser, walk_episode
+from slotproof.conformance.driver import SeededChooser, walk_episode
 from slotproof.conformance.replay import replay
 from slotproof.conformance.session import Session, Tally
 from slotproof.conformance.settings import Settings
+from slotproof.conformance.subject import ALLOCATOR
 from slotproof.conformance.targets.impl import ImplAdapter
 from slotproof.conformance.targets.reference import ReferenceAdapter
 from slotproof.spec.admission import Call
@@ -37,7 +38,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[Session]:
             super().__init__(*args, **kwargs)
             made.append(self)
 
-    monkeypatch.setattr(driver, "Session", KeptSession)
+    monkeypatch.setattr(driver, "subject_of", lambda adapter: replace(ALLOCATOR, begin=KeptSession))
     return made
 
 
@@ -103,7 +104,7 @@ def kind_of(event: Event) -> str:
 
 
 def test_the_deck_holds_every_verb_as_often_as_its_weight_says() -> None:
-    assert Counter(verb.name for verb in DECK) == {verb.name: verb.weight for verb in VERBS}
+    assert Counter(verb.name for verb in ALLOCATOR.deck) == {verb.name: verb.weight for verb in VERBS}
 
 
 def test_what_the_user_fixed_is_fixed_and_the_rest_is_drawn(sessions: list[Session]) -> None:

@@ -19,7 +19,18 @@ ALLOWED = {
 
 STANDARD_LIBRARY_ONLY = ("spec", "impl")
 
-RUNS_ELSEWHERE = ("adapter.py", "errors.py", "serve.py", "targets/vllm.py", "targets/nano_vllm.py")
+RUNS_ELSEWHERE = (
+    "adapter.py",
+    "errors.py",
+    "serve.py",
+    "targets/vllm.py",
+    "targets/vllm_patches.py",
+    "targets/vllm_scheduler.py",
+    "scheduler_adapter.py",
+    "serve_scheduler.py",
+    "wire.py",
+    "targets/nano_vllm.py",
+)
 """Files of the conformance room that must run in an environment that has nothing but Python."""
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from slotproof.conformance.adapter import NO_HIT, Hit
-from slotproof.conformance.driver import DECK, SeededChooser
+from slotproof.conformance.driver import SeededChooser
 from slotproof.conformance.linear import LinearKeyTable, LinearPool, LinearSnapshot, LinearTable, linear_snapshot
 from slotproof.conformance.session import Session, Tally
 from slotproof.conformance.settings import Settings
+from slotproof.conformance.subject import ALLOCATOR
 from slotproof.conformance.targets.reference import PROFILE, ReferenceAdapter
 from slotproof.spec import (
     Allocation,
@@ -118,7 +119,7 @@ def walk(seed: str, settings: Settings, after_each: Callable[[Twins, SeededChoos
     chooser = SeededChooser(seed)
     twins = Twins(settings.draw(chooser, PROFILE))
     for _ in range(150):
-        verb = chooser.pick(DECK)
+        verb = chooser.pick(ALLOCATOR.deck)
         arguments = verb.propose(twins, chooser)
         if arguments is not None:
             verb.run(twins, arguments)

@@ -79,8 +79,8 @@ def test_every_named_target_has_a_line_and_an_adapter() -> None:
         (
             "vlm",
             SetupError,
-            "There is no target 'vlm'; use impl, reference, vllm, nano-vllm, module:factory, exec:command or "
-            "NAME@/path/to/python.",
+            "There is no target 'vlm'; use impl, reference, vllm, vllm-scheduler, nano-vllm, module:factory, "
+            "exec:command or NAME@/path/to/python.",
         ),
         (
             "vllm=0.31",

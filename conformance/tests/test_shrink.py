@@ -11,7 +11,8 @@ from slotproof.conformance.adapter import Adapter
 from slotproof.conformance.find import SHORT_STEPS, length, renamed, shortest_failure
 from slotproof.conformance.replay import Failure, replay
 from slotproof.conformance.settings import Settings
-from slotproof.conformance.shrink import Shrinker, simpler_actions, simpler_configs
+from slotproof.conformance.shrink import Shrinker
+from slotproof.conformance.simpler import simpler_actions, simpler_configs
 from slotproof.spec.config import Config
 from slotproof.spec.groups import FullAttention
 
