@@ -12,13 +12,14 @@ from slotproof.conformance.actions import Action, perform
 from slotproof.conformance.engine import Engine
 from slotproof.conformance.replay import Failure
 from slotproof.conformance.scheduler_adapter import EngineConfig, SchedulerAdapter
-from slotproof.conformance.scheduler_laws import sentence, snapshot_of
+from slotproof.conformance.scheduler_laws import snapshot_of
 from slotproof.conformance.scheduler_trace import SchedulerTrace, engine_words
 from slotproof.conformance.session import Session, Tally
 from slotproof.conformance.subject import SCHEDULER
 from slotproof.conformance.vector import Step, Vector, config_as_json
 from slotproof.conformance.violation import Violation, answer_of
 from slotproof.spec.config import Config
+from slotproof.spec.laws import BY_ID
 from slotproof.spec.pool import NO_KEY, NULL_BLOCK
 from slotproof.spec.snapshot import Snapshot
 from slotproof.spec.transition import Allocated, Event, LookedUp, Reset
@@ -91,7 +92,7 @@ class Counterexample:
             *(f"  {number}. {call}" for number, call in enumerate(self.calls, start=1)),
             f"  before  {self.before}",
             f"  after   {self.after}",
-            f"  law     {sentence(violation.law_id)}",
+            f"  law     {BY_ID[violation.law_id].sentence}",
             f"  found   {violation.objection}",
         ]
         if violation.got not in (violation.objection, violation.expected):
@@ -103,7 +104,7 @@ class Counterexample:
         body = json.dumps(self.vector().as_json(), indent=4)
         name = self.law_id.lower().replace("-", "_")
         return (
-            f'"""{self.law_id}: {sentence(self.law_id)}"""\n\n'
+            f'"""{self.law_id}: {BY_ID[self.law_id].sentence}"""\n\n'
             "import json\n\n"
             "from slotproof.conformance import check_vector\n\n"
             f'VECTOR = json.loads("""\n{body.replace(chr(92), chr(92) * 2)}\n""")\n\n\n'

@@ -18,7 +18,7 @@ from slotproof.conformance.renaming import packed
 from slotproof.conformance.scope import Scope
 from slotproof.conformance.search import Model
 from slotproof.conformance.session import Session, Tally
-from slotproof.conformance.targets.registry import load_target
+from slotproof.conformance.targets.registry import load_allocator
 from slotproof.conformance.violation import Violation
 from slotproof.conformance.world import World
 from slotproof.spec.keys import KeyTable
@@ -56,7 +56,7 @@ class TargetModel(Model[Driven, Move]):
         return self._fresh()
 
     def _fresh(self) -> Session:
-        session = Session(load_target(self.target), self.scope.config, Tally.fresh())
+        session = Session(load_allocator(self.target), self.scope.config, Tally.fresh())
         session.world = World(session.world.snapshot, keys=self.keys)
         return session
 

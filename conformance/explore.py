@@ -21,7 +21,7 @@ from slotproof.conformance.scope import Scope
 from slotproof.conformance.search import Model, Progress, Trace, search
 from slotproof.conformance.shrink import Shrinker
 from slotproof.conformance.smoke import smoke_check
-from slotproof.conformance.targets.registry import load_target
+from slotproof.conformance.targets.registry import load_allocator
 from slotproof.conformance.vector import Vector, not_for
 from slotproof.conformance.violation import Violation
 
@@ -104,7 +104,7 @@ def worth_showing(scope: Scope, target: str, trace: Trace[Any, tuple[Action, ...
         SetupError: when a target does not answer the same way twice.
     """
     assert isinstance(trace.objection, Violation)
-    adapter, actions = load_target(target), tuple(chain.from_iterable(trace.actions))
+    adapter, actions = load_allocator(target), tuple(chain.from_iterable(trace.actions))
     failure = replay(adapter, scope.config, actions)
     if failure is None:
         raise SetupError(
@@ -125,7 +125,7 @@ def check_target(target: str, scopes: Sequence[Scope]) -> None:
     Raises:
         SetupError: saying why not.
     """
-    adapter = load_target(target)
+    adapter = load_allocator(target)
     for scope in scopes:
         reason = not_for(adapter, Vector("", (), scope.config, ()))
         if reason is not None:

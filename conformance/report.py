@@ -27,7 +27,7 @@ from slotproof.conformance.subject import is_scheduler
 from slotproof.conformance.target import supported_parameters
 from slotproof.spec.config import Config
 from slotproof.spec.groups import FullAttention
-from slotproof.spec.laws import BY_ID
+from slotproof.spec.laws import LAWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def law_rows(report: Report) -> list[dict[str, Any]]:
     violated = {found.law_id for found in report.found}
     violated.update(law_id for found in report.found for law_id in found.fields["also"])
     rows = []
-    for law_id in LAW_IDS if report.of_scheduler else BY_ID:
+    for law_id in LAW_IDS if report.of_scheduler else [law.id for law in LAWS]:
         checks = report.tally.checks[law_id]
         status = "violated" if law_id in violated else "held" if checks else "skipped"
         reason = skip_reason(law_id, report) if status == "skipped" else ""
@@ -120,7 +120,7 @@ def skip_reason(law_id: str, report: Report) -> str:
         return "not among the laws asked for"
     if report.of_scheduler:
         return "nothing in this run was its business"
-    law = BY_ID[law_id]
+    law = next(law for law in LAWS if law.id == law_id)
     if level_of(law.id) > profile.strictness:
         return f"held from strictness {level_of(law.id).name.lower()} on"
     excuse = exempt(law.id, profile)

@@ -1,7 +1,4 @@
-"""The laws a scheduler is held to, judged on what it shows.
-
-Sentences come from the one list of laws; a law that is not there yet keeps its sentence here until it is.
-"""
+"""The laws a scheduler is held to, judged on what it shows."""
 
 import re
 from collections import Counter
@@ -12,26 +9,10 @@ from types import MappingProxyType
 from slotproof.conformance.observation import SeenPool
 from slotproof.conformance.scheduler_adapter import EngineConfig, KvEvent, Plan, View
 from slotproof.conformance.worker import Executed, Memory, Objection
-from slotproof.spec.laws import BY_ID
+from slotproof.spec.laws import LAWS
 from slotproof.spec.pool import NO_KEY, NULL_BLOCK
 from slotproof.spec.snapshot import Holding, Snapshot, Table
 from slotproof.spec.transition import Returned, Transition
-
-_NOT_LISTED_YET = {
-    "MEM-1": "Reading a hit gives what computing those tokens would give; what a request is told is what it would be "
-    "told alone.",
-    "MEM-3": "No two live tokens of a step are written to one slot.",
-    "SCHED-1": "What is scheduled is within budget and is running; a victim's tokens, drafts and blocks are withdrawn "
-    "from the step.",
-    "SCHED-2": "None in the running pass preempts and retries or stops; there are at most |running| preemptions; a "
-    "victim whose blocks cannot be returned now is not preempted; a preemption frees every block only the victim held.",
-    "SCHED-3": "None in the waiting pass stops admission and leaves the request's status, computed count, table and "
-    "the queue's order.",
-    "SCHED-4": "Whatever is findable is computed, or owed by a request scheduled in a step not yet processed.",
-    "SCHED-5": "Satisfiable work finishes in bounded steps; unsatisfiable work ends in an error.",
-    "SCHED-6": "A refused head is overtaken a bounded number of times by requests that come after it in the policy's "
-    "order.",
-}
 
 LAW_IDS = (
     "POOL-1",
@@ -53,12 +34,6 @@ LAW_IDS = (
 
 MOST_OVERTAKINGS = 8
 """How often a request that only lacks blocks may see later ones pass it."""
-
-
-def sentence(law_id: str) -> str:
-    """The law in words."""
-    law = BY_ID.get(law_id)
-    return law.sentence if law is not None else _NOT_LISTED_YET[law_id]
 
 
 @dataclass(slots=True)
@@ -93,14 +68,17 @@ def snapshot_of(config: EngineConfig, view: View) -> Snapshot:
     return Snapshot(config.pool, pool, MappingProxyType(holdings), tuple(tuple(blocks) for blocks in view.deferred))
 
 
+OF_THE_POOL = ("POOL-1", "POOL-2", "POOL-3", "POOL-4", "LEAK-1")
+
+
 def pool_objections(config: EngineConfig, view: View) -> Iterator[Objection]:
     """POOL-1 to POOL-4 and LEAK-1, by the predicates that also judge allocators; and that only known requests hold."""
     snapshot = snapshot_of(config, view)
     transition = Transition(snapshot, Returned(), snapshot)
-    for law_id in ("POOL-1", "POOL-2", "POOL-3", "POOL-4", "LEAK-1"):
-        text = BY_ID[law_id].predicate(transition)
+    for law in LAWS:
+        text = law.predicate(transition) if law.id in OF_THE_POOL else None
         if text is not None:
-            yield Objection(law_id, text)
+            yield Objection(law.id, text)
     for name in sorted(set(view.tables) - set(view.requests)):
         yield Objection("LEAK-1", f"{name} is gone and its tables {view.tables[name]} are not")
 

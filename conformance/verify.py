@@ -24,6 +24,7 @@ from slotproof.conformance.plan import Chunk, Plan
 from slotproof.conformance.replay import replay
 from slotproof.conformance.report import Found, Report, new_report
 from slotproof.conformance.scheduler_adapter import EngineConfig, SchedulerAdapter
+from slotproof.conformance.scheduler_laws import LAW_IDS
 from slotproof.conformance.scheduler_trace import read_trace
 from slotproof.conformance.session import Tally
 from slotproof.conformance.settings import Settings
@@ -32,6 +33,7 @@ from slotproof.conformance.subject import is_scheduler
 from slotproof.conformance.targets.registry import load_target
 from slotproof.conformance.vector import read_vector
 from slotproof.spec.config import Config
+from slotproof.spec.laws import LAWS
 
 
 @dataclass(slots=True)
@@ -53,6 +55,7 @@ def verify(plan: Plan, on_progress: Callable[[int], None] = lambda _: None) -> R
     adapter = _adapter(plan.target)
     if not is_scheduler(adapter):
         smoke_check(cast(Adapter, adapter))
+    require_judged(plan, adapter)
     report = new_report(plan, adapter)
     plan = replace(plan, settings=usable_settings(plan, adapter.profile, report))
     report.stale_deviations = tuple(
@@ -72,6 +75,24 @@ def verify(plan: Plan, on_progress: Callable[[int], None] = lambda _: None) -> R
                 break
     report.seconds = time.monotonic() - started
     return report
+
+
+def require_judged(plan: Plan, adapter: Any) -> None:
+    """The laws that were asked for are about this kind of target.
+
+    Raises:
+        SetupError: naming one that is not.
+    """
+    judged = LAW_IDS if is_scheduler(adapter) else [law.id for law in LAWS]
+    others = [law_id for law_id in plan.law_ids if law_id not in judged]
+    if not others:
+        return
+    if is_scheduler(adapter):
+        raise SetupError(f"{others[0]} is not judged for schedulers, and {plan.target} is one; verify an allocator")
+    raise SetupError(
+        f"{others[0]} is a law about schedulers, and {plan.target} is an allocator; verify a scheduler, or hold "
+        "policies to it with `slotproof diff`"
+    )
 
 
 def usable_settings(plan: Plan, profile: Profile, report: Report) -> tuple[Settings, ...]:

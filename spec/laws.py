@@ -340,6 +340,11 @@ SCHEDULER_LAWS: tuple[SchedulerLaw, ...] = (
         scheduling.steps_read_what_was_computed,
         (Processed,),
     ),
+    SchedulerLaw(
+        "MEM-3",
+        "No two live tokens of a step are written to one slot.",
+        scheduling.live_tokens_have_slots_of_their_own,
+    ),
 )
 
 ALL_LAWS: tuple[Law | SchedulerLaw, ...] = (*LAWS, *SCHEDULER_LAWS)

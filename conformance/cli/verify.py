@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from slotproof.conformance.cli.gate import Gate, read_gate
-from slotproof.conformance.cli.laws import allocator_laws
+from slotproof.conformance.cli.laws import known_laws
 from slotproof.conformance.cli.options import AsJson
 from slotproof.conformance.cli.output import new_console, others_on_stderr, print_json, print_text, progress_bar
 from slotproof.conformance.cli.saving import Saved, save_found, usable_folder
@@ -111,7 +111,7 @@ def command(
         seed=_first(seed, gate.seed, 0),
         steps=_first(steps, gate.steps, DEFAULT_STEPS),
         seconds=seconds,
-        law_ids=allocator_laws(law or []),
+        law_ids=known_laws(law or []),
         deviations=known_deviations(name, deviations, gate),
         fail_fast=fail_fast,
     )

@@ -21,7 +21,7 @@ def test_every_law_is_listed_with_its_sentence_and_level() -> None:
 
 def test_a_law_is_shown_in_full_by_its_id() -> None:
     outcome = CliRunner().invoke(app, ["laws", "refuse-1"])
-    assert "theorem a refusal leaves no trace (any pool, table and number of hits)" in outcome.stdout
+    assert "theorem a refusal leaves no trace (any pool, table and number of hits; full attention or window)" in outcome.stdout
     assert outcome.exit_code == 0
     assert outcome.stdout.startswith("REFUSE-1: A stage 0 refusal changes nothing")
     assert "\n  vector seed-trace\n" in outcome.stdout
@@ -37,7 +37,10 @@ def test_a_law_about_schedulers_names_the_changes_that_break_it() -> None:
 def test_an_allocator_is_not_held_to_a_law_about_schedulers() -> None:
     outcome = CliRunner().invoke(app, ["verify", "--law", "SCHED-2", "--law", "POOL-1"])
     assert (outcome.exit_code, outcome.stdout) == (2, "")
-    assert outcome.stderr == ("slotproof: SCHED-2 is a law about schedulers; `slotproof diff` holds policies to it\n")
+    assert outcome.stderr == (
+        "slotproof: SCHED-2 is a law about schedulers, and impl is an allocator; verify a scheduler, or hold policies "
+        "to it with `slotproof diff`\n"
+    )
 
 
 def test_an_unknown_law_is_named() -> None:

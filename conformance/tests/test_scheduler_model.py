@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from slotproof.conformance.actions import Action
-from slotproof.conformance.policy_actions import SCHEDULER_VERBS, action_of, happening_of
+from slotproof.conformance.policy_actions import POLICY_VERBS, action_of, happening_of
 from slotproof.conformance.scheduler_model import Reached, SchedulerModel, World, canonical, laws_check
 from slotproof.conformance.scheduler_worlds import WORLDS
 from slotproof.conformance.search import search
@@ -96,7 +96,7 @@ def test_every_happening_is_an_action_and_back() -> None:
             action = action_of(event)
             assert happening_of(Action.from_json(action.as_json())) == event
             seen.add(action.verb)
-    assert seen | {"abort"} == {verb.name for verb in SCHEDULER_VERBS}
+    assert seen | {"abort"} == {verb.name for verb in POLICY_VERBS}
 
 
 def test_the_start_is_empty() -> None:

@@ -183,6 +183,20 @@ def _misread(turn: Turn, entry: Entry) -> str | None:
     return None
 
 
+def live_tokens_have_slots_of_their_own(turn: Turn) -> str | None:
+    """MEM-3."""
+    owners: dict[tuple[int, int], str] = {}
+    block_size = turn.after.scope.config.block_size
+    for entry in turn.entries:
+        for table in entry.tables if not entry.stale else ():
+            for position in range(entry.start, entry.start + entry.num_tokens):
+                block, slot = table[position // block_size], position % block_size
+                who = f"token {position} of request {entry.request_id}"
+                if block != NULL_BLOCK and owners.setdefault((block, slot), who) != who:
+                    return f"slot {slot} of block {block} is written for {owners[block, slot]} and for {who}"
+    return None
+
+
 def first_read(group: Group, position: int) -> int:
     """The first token that the token at `position` attends to."""
     return max(0, position - group.window + 1) if isinstance(group, SlidingWindow) else 0

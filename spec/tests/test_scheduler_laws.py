@@ -266,6 +266,12 @@ CASES = [
         "request B reads its token 0 from block 1, whose slot 0 holds nothing yet",
     ),
     Case("MEM-1", output_of_a_window, with_null_table, "request A reads its token 2 from a null entry"),
+    Case(
+        "MEM-3",
+        admission,
+        lambda turn: replace(turn, entries=(turn.entries[0], replace(turn.entries[1], tables=turn.entries[0].tables))),
+        "slot 0 of block 1 is written for token 0 of request A and for token 0 of request B",
+    ),
 ]
 
 
