@@ -39,7 +39,7 @@ QUICK_WORLDS = 2
 """How many of its small worlds it meets before the second oracle; the others only if that does not notice it either."""
 
 TIME_LIMIT = 60
-"""Seconds a theorem, or the second oracle, may take with a mutant before that counts as a kill."""
+"""Seconds of processor time a theorem, or the second oracle, may take with a mutant before that counts as a kill."""
 
 LEAST = {"a": None, "b": None, "block_size": 1, "window": 2, "max_model_len": 1, "max_in_flight": 1, "num_groups": 1}
 """Where the integers start by a parameter's name, at 0 if it is not here; None for any integer."""
@@ -317,7 +317,7 @@ def kills_by_theorems(theorems: Iterable[Theorem], tell: Tell) -> Iterator[Kill]
         if worlds & raising:
             continue
         tell(Trial(stated.name, stated.law))
-        signal.alarm(TIME_LIMIT)
+        allow(TIME_LIMIT)
         try:
             evidence = prove(stated)
         except Exception as error:
@@ -328,12 +328,17 @@ def kills_by_theorems(theorems: Iterable[Theorem], tell: Tell) -> Iterator[Kill]
             yield Kill(Verdict(evidence.status), stated.name, stated.law, evidence.counterexample)
 
 
+def allow(seconds: int) -> None:
+    """End this process when it has used so much more processor time; never for 0."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
 def kills_by_second(second: Oracle, tell: Tell) -> Iterator[Kill]:
     """What the second oracle finds."""
     tell(SECOND)
-    signal.alarm(TIME_LIMIT)
+    allow(TIME_LIMIT)
     yield from second()
-    signal.alarm(0)
+    allow(0)
 
 
 def result_of(mutant: Mutant, child: "Child") -> Result:
@@ -341,7 +346,7 @@ def result_of(mutant: Mutant, child: "Child") -> Result:
     kills = [message for message in child.messages if isinstance(message, Kill)]
     if child.exitcode != 0:
         trial = next((message for message in reversed(child.messages) if isinstance(message, Trial)), SECOND)
-        late = child.exitcode == -signal.SIGALRM
+        late = child.exitcode == -signal.SIGPROF
         what = f"took more than {TIME_LIMIT} s" if late else f"the process ended with {child.exitcode}"
         kills.append(Kill(Verdict.TIMEOUT if late else Verdict.CRASH, trial.killer, trial.law, what))
     unharmed = Verdict.PROVED_EQUIVALENT if Verdict.PROVED_EQUIVALENT in child.messages else Verdict.SURVIVED
@@ -441,8 +446,8 @@ def started(number: int, work: Callable[[Tell], None]) -> tuple[Connection, Chil
 
 
 def at_work(work: Callable[[Tell], None], tell: Tell) -> None:
-    """Work until an alarm ends the process; an interrupt is the parent's business."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    """Work until the process has used up its time; an interrupt is the parent's business."""
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     work(tell)
 

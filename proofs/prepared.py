@@ -100,7 +100,7 @@ def adoption_assumed(snapshot: Any, request: Any, hit: Any, holding: Any) -> Non
     if isinstance(hit, SymbolicHit):
         for table in holding.tables:
             assumed(table.length == 0, "adopt-before-holding")
-        assumed((hit.num_tokens < request.num_tokens) | (hit.num_tokens == 0), "hit-is-whole-blocks")
+        assumed(hit.num_tokens < request.num_tokens, "hit-is-whole-blocks")
     else:
         REQUIRE_ADOPTION(snapshot, request, hit, holding)
 

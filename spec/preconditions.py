@@ -68,7 +68,7 @@ def require_adoption(snapshot: Snapshot, request: Request, hit: Hit, holding: Ho
     num_blocks = hit.num_tokens // config.block_size
     require(all(table.length == 0 for table in holding.tables), "adopt-before-holding")
     require(num_blocks * config.block_size == hit.num_tokens, "hit-is-whole-blocks")
-    require(hit.num_tokens == 0 or hit.num_tokens < request.num_tokens, "hit-is-whole-blocks")
+    require(hit.num_tokens < request.num_tokens, "hit-is-whole-blocks")
     require(len(hit.blocks) == len(config.groups), "hit-is-whole-blocks")
     for number, blocks in enumerate(hit.blocks):
         require(len(blocks) == num_blocks, "hit-is-whole-blocks")

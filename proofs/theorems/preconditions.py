@@ -7,7 +7,7 @@ from typing import Any
 from slotproof.proofs.operations import Operation, Step
 from slotproof.proofs.prepared import duties_checked
 from slotproof.proofs.scope import Scope, negated
-from slotproof.proofs.shapes import ASKING, Shape, any_call, any_request, any_snapshot, integer, most_external
+from slotproof.proofs.shapes import ASKING, Shape, any_call, any_request, any_snapshot, choose, integer, most_external
 from slotproof.proofs.theorem import about
 from slotproof.proofs.theorems.lookup import blocks_read
 from slotproof.proofs.theorems.vocabulary import any_of
@@ -54,7 +54,9 @@ def first_is_named(s: Scope, step: Step, duties: Duties) -> None:
 
 
 def any_wild_call(shape: Shape) -> tuple[Snapshot, tuple[Any, ...]]:
-    """A snapshot and a call whose numbers are any integers, with a hit that may be of other tokens than blocks."""
+    """A snapshot and a call whose numbers are any integers, with a hit that may be of other tokens than blocks, or of a
+    group too many.
+    """
     snapshot, call = any_call(shape)
     wild = replace(
         call,
@@ -64,7 +66,8 @@ def any_wild_call(shape: Shape) -> tuple[Snapshot, tuple[Any, ...]]:
         reserved_blocks=integer("any reserved blocks", None),
     )
     tokens = integer("hit tokens") if shape.hits else 0
-    return snapshot, (replace(wild, hit=Hit(tokens, call.hit.blocks)),)
+    one_group_more = ((),) * choose("groups too many", 1)
+    return snapshot, (replace(wild, hit=Hit(tokens, (*call.hit.blocks, *one_group_more))),)
 
 
 def any_wild_commit(shape: Shape) -> tuple[Snapshot, tuple[Any, ...]]:
@@ -114,10 +117,10 @@ def adoption_duties(step: Step) -> Duties:
     """The duties of a call that brings a hit or external tokens."""
     call, config = step.arguments[0], step.before.config
     tokens, found = call.hit.num_tokens, len(call.hit.blocks[0]) * config.block_size
-    leaves_one = (tokens == 0) | (tokens < call.request.num_tokens)
+    not_whole = (tokens != found) | (tokens >= call.request.num_tokens)
     return [
         ("adopt-before-holding", any_of(table.length > 0 for table in held_by(step))),
-        ("hit-is-whole-blocks", (tokens != found) | negated(leaves_one)),
+        ("hit-is-whole-blocks", not_whole | (len(call.hit.blocks) != len(config.groups))),
         ("hit-is-current", any_of(is_outdated(step, number) for number in range(len(config.groups)))),
     ]
 
