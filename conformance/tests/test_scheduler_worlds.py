@@ -54,6 +54,11 @@ def test_the_reference_by_priority_keeps_every_law_where_it_differs(name: str) -
     assert kept_everything(explore_policy(SHIPPED["priority"], WORLDS[name]))
 
 
+@pytest.mark.parametrize("name", ["drafts+ahead", "drafts+window", "ahead+window", "ahead+hybrid"])
+def test_the_reference_keeps_every_law_where_drafts_windows_and_steps_ahead_meet(name: str) -> None:
+    assert kept_everything(explore_policy(FCFS, PAIRS[name]))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 @pytest.mark.parametrize("name", [*WORLDS, *PAIRS])
