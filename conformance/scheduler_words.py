@@ -91,7 +91,8 @@ def decision_words(turn: Turn, decision: Decision) -> str:
         words += f" ({shortage_words(decision.transition.allocation)})"
     elif decision.kind == Kind.PREEMPT and decision.transition is not None:
         gained = decision.transition.after.pool.num_free() - decision.transition.before.pool.num_free()
-        words += f" ({_count(gained, 'block')} gained)"
+        lost = decision.transition.requests[decision.request_id].num_computed_tokens
+        words += f" ({_count(gained, 'block')} gained, {_count(lost, 'token')} to compute again)"
     elif decision.kind == Kind.END:
         words += f" ({turn.after.ended[decision.request_id].value})"
     return words
