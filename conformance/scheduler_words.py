@@ -56,6 +56,8 @@ def turn_words(turn: Turn) -> str:
     """What happens in a turn and what comes of it."""
     if isinstance(turn.event, Arrived):
         return str(action_of(turn.event))
+    if turn.raised is not None:
+        return f"{action_words(turn)}  ->  {turn.raised}"
     said = [decision_words(turn, decision) for decision in turn.decisions]
     if isinstance(turn.event, Processed):
         said = [*output_words(turn), *said]

@@ -35,9 +35,10 @@ NAME = "diff"
 EXAMPLE = "Example: slotproof diff --scenario S3, or slotproof diff fcfs my_module:NEW"
 NOT_EXHAUSTED = 3
 
-Name = Annotated[
-    str | None, typer.Argument(help=f"{', '.join(SHIPPED)}, or module:policy.", show_default="with --scenario: its own")
-]
+POLICY = f"{', '.join(SHIPPED)}, or module:policy."
+
+Old = Annotated[str | None, typer.Argument(metavar="[OLD]", help=POLICY, show_default="with --scenario: its own")]
+New = Annotated[str | None, typer.Argument(metavar="[NEW]", help=POLICY, show_default="with --scenario: its own")]
 WorldNames = Annotated[
     list[str] | None,
     typer.Option(
@@ -55,8 +56,8 @@ Seconds = Annotated[float | None, typer.Option(min=0.1, help="Stop each search a
 
 
 def command(
-    old: Name = None,
-    new: Name = None,
+    old: Old = None,
+    new: New = None,
     scenario: ScenarioId = None,
     world: WorldNames = None,
     html: Html = None,

@@ -49,6 +49,14 @@ def test_a_scenario_shows_its_trace_its_law_and_the_state() -> None:
     assert lines[-1] == "NEW breaks SCHED-5, which OLD keeps: 5 turns, with 2 calls of schedule, then 1 turn for ever."
 
 
+def test_an_allocator_that_raises_is_told_in_the_turn() -> None:
+    outcome = run("--scenario", "S5")
+    assert (
+        "  1. schedule  ->  allocate_slots for request R raised IndexError: tuple index out of range"
+        in outcome.stdout.splitlines()
+    )
+
+
 @pytest.mark.parametrize("name", ["S1", "S7", "S8"])
 def test_of_several_broken_laws_the_one_the_scenario_is_about_is_named(name: str) -> None:
     document = json.loads(run("--scenario", name, "--json").stdout)
