@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -89,11 +90,28 @@ def compare_in(worlds: list[World], old: Policy, new: Policy, seconds: float | N
     results: list[Difference] = []
     with progress_bar("comparing", len(worlds), None, "worlds") as tell:
         for world in worlds:
-            results.append(diff(old, new, world, seconds=seconds))
+            results.append(diff_in(world, old, new, seconds))
             tell(len(results))
             if results[-1].relation == Relation.BREAKS:
                 break
     return results
+
+
+def diff_in(world: World, old: Policy, new: Policy, seconds: float | None) -> Difference:
+    """One world.
+
+    Raises:
+        SetupError: when a function of a policy raises.
+    """
+    try:
+        return diff(old, new, world, seconds=seconds)
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(frame.filename).name}, line {frame.lineno}"
+        raise SetupError(
+            f"a function of policy {old.name!r} or {new.name!r} raised {type(error).__name__} in world {world.name} "
+            f"({place}): {error}; repair it first"
+        ) from error
 
 
 def what_to_compare(

@@ -21,6 +21,8 @@ OLD = replace(FCFS, name="mine")
 CAREFUL = replace(OLD, name="careful", reserved=lambda state, call: 1 if state.running else 0)
 TINY = World("tiny", Scope(Config(3, (FullAttention(2),), 8, 8), (Job("A", (1, 1), (2,)), Job("B", (1, 2), (2,))), 4))
 NUMBER = 3
+BROKEN = replace(OLD, name="broken", reserved=lambda state, call: 1 // 0)
+STRANGER = replace(OLD, name="stranger", victim=lambda move, name: "nobody")
 """
 
 
@@ -124,6 +126,14 @@ def test_the_list_of_scenarios() -> None:
         (("fcfs", "nowhere:P"), "the module of policy 'nowhere:P' cannot be imported: ModuleNotFoundError"),
         (("fcfs", "my_policies:NUMBER"), "policy 'my_policies:NUMBER' is a int, not a Policy of slotproof; use"),
         (("fcfs", "my_policies:MISSING"), "policy 'my_policies:MISSING' is a NoneType, not a Policy of slotproof"),
+        (
+            ("fcfs", "my_policies:BROKEN", "--world", "plain"),
+            "a function of policy 'fcfs' or 'broken' raised ZeroDivisionError in world plain (my_policies.py, line ",
+        ),
+        (
+            ("fcfs", "my_policies:STRANGER", "--world", "plain"),
+            "a function of policy 'fcfs' or 'stranger' raised ValueError in world plain (schedule.py, line ",
+        ),
         (("--scenario", "S7", "--html", "/nowhere/x.html"), "/nowhere/x.html cannot be written: "),
     ],
 )
