@@ -17,6 +17,7 @@ from slotproof.conformance.cli.output import (
     print_json,
     print_text,
     progress_bar,
+    warn,
     write_whole,
 )
 from slotproof.conformance.cli.words import count_of
@@ -78,6 +79,8 @@ def command(
     results = compare_in(worlds, old_policy, new_policy, seconds)
     wanted = chosen.law_id if chosen is not None else None
     written = write_page(html, decisive(results), wanted) if html is not None else None
+    if html is not None and written is None:
+        warn(f"slotproof: there is no trace to show, so {html} was not written")
     if as_json:
         print_json(as_document(results, wanted))
     else:

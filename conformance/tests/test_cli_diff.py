@@ -104,6 +104,14 @@ def test_the_page_is_written(tmp_path: Path) -> None:
     assert file.read_text().startswith("<!doctype html>")
 
 
+def test_without_a_trace_there_is_no_page(tmp_path: Path) -> None:
+    file = tmp_path / "trace.html"
+    outcome = run("fcfs", "fcfs", "--world", "never", "--html", str(file))
+    assert outcome.exit_code == 0
+    assert outcome.stderr == f"slotproof: there is no trace to show, so {file} was not written\n"
+    assert not file.exists()
+
+
 def test_the_list_of_scenarios() -> None:
     assert [line.split()[0] for line in run("--scenario", "list").stdout.splitlines()[2:]] == list(scenarios())
     document = json.loads(run("--scenario", "list", "--json").stdout)
