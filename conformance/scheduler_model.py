@@ -82,7 +82,7 @@ class SchedulerModel(Model[Reached, Action]):
         try:
             turn = take_turn(self._policy, state, event)
         except AllocatorRaised as error:
-            return Reached(state, Turn(state, event, state), str(error))
+            return Reached(state, Turn(state, event, state, raised=str(error)), str(error))
         return Reached(turn.after, turn)
 
     def canonical(self, state: Reached) -> Hashable:

@@ -56,6 +56,8 @@ def turn_words(turn: Turn) -> str:
     """What happens in a turn and what comes of it."""
     if isinstance(turn.event, Arrived):
         return str(action_of(turn.event))
+    if turn.raised is not None:
+        return f"{action_words(turn)}  ->  {turn.raised}"
     said = [decision_words(turn, decision) for decision in turn.decisions]
     if isinstance(turn.event, Processed):
         said = [*output_words(turn), *said]
@@ -91,7 +93,8 @@ def decision_words(turn: Turn, decision: Decision) -> str:
         words += f" ({shortage_words(decision.transition.allocation)})"
     elif decision.kind == Kind.PREEMPT and decision.transition is not None:
         gained = decision.transition.after.pool.num_free() - decision.transition.before.pool.num_free()
-        words += f" ({_count(gained, 'block')} gained)"
+        lost = decision.transition.requests[decision.request_id].num_computed_tokens
+        words += f" ({_count(gained, 'block')} gained, {_count(lost, 'token')} to compute again)"
     elif decision.kind == Kind.END:
         words += f" ({turn.after.ended[decision.request_id].value})"
     return words

@@ -4,6 +4,7 @@
     answer = allocate_slots(empty(config), request, 5)
 
 Operations return new values; nothing is ever changed in place. `laws.LAWS` says what must hold of each step.
+`slotproof.spec.scheduler` is the scheduler around the call.
 """
 
 from slotproof.spec.admission import Allocation, Call, Reason, Refusal, admit, allocate_slots, commit

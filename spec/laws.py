@@ -322,9 +322,9 @@ SCHEDULER_LAWS: tuple[SchedulerLaw, ...] = (
     ),
     SchedulerLaw(
         "SCHED-5",
-        "Work that fits ends, and work that never fits ends in an error: no fair run leaves a request waiting for "
-        "ever, and a step notices every load that is done.",
-        scheduling.loads_are_noticed,
+        "Work that fits is done, and work that never fits, and no other, ends in an error: no fair run leaves a "
+        "request waiting for ever, and a step notices every load that is done.",
+        scheduling.loads_are_noticed_and_errors_are_due,
         of_cycle=progress.nobody_starves,
     ),
     SchedulerLaw(

@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -16,6 +17,7 @@ from slotproof.conformance.cli.output import (
     print_json,
     print_text,
     progress_bar,
+    warn,
     write_whole,
 )
 from slotproof.conformance.cli.words import count_of
@@ -35,9 +37,10 @@ NAME = "diff"
 EXAMPLE = "Example: slotproof diff --scenario S3, or slotproof diff fcfs my_module:NEW"
 NOT_EXHAUSTED = 3
 
-Name = Annotated[
-    str | None, typer.Argument(help=f"{', '.join(SHIPPED)}, or module:policy.", show_default="with --scenario: its own")
-]
+POLICY = f"{', '.join(SHIPPED)}, or module:policy."
+
+Old = Annotated[str | None, typer.Argument(metavar="[OLD]", help=POLICY, show_default="with --scenario: its own")]
+New = Annotated[str | None, typer.Argument(metavar="[NEW]", help=POLICY, show_default="with --scenario: its own")]
 WorldNames = Annotated[
     list[str] | None,
     typer.Option(
@@ -55,8 +58,8 @@ Seconds = Annotated[float | None, typer.Option(min=0.1, help="Stop each search a
 
 
 def command(
-    old: Name = None,
-    new: Name = None,
+    old: Old = None,
+    new: New = None,
     scenario: ScenarioId = None,
     world: WorldNames = None,
     html: Html = None,
@@ -76,6 +79,8 @@ def command(
     results = compare_in(worlds, old_policy, new_policy, seconds)
     wanted = chosen.law_id if chosen is not None else None
     written = write_page(html, decisive(results), wanted) if html is not None else None
+    if html is not None and written is None:
+        warn(f"slotproof: there is no trace to show, so {html} was not written")
     if as_json:
         print_json(as_document(results, wanted))
     else:
@@ -88,11 +93,28 @@ def compare_in(worlds: list[World], old: Policy, new: Policy, seconds: float | N
     results: list[Difference] = []
     with progress_bar("comparing", len(worlds), None, "worlds") as tell:
         for world in worlds:
-            results.append(diff(old, new, world, seconds=seconds))
+            results.append(diff_in(world, old, new, seconds))
             tell(len(results))
             if results[-1].relation == Relation.BREAKS:
                 break
     return results
+
+
+def diff_in(world: World, old: Policy, new: Policy, seconds: float | None) -> Difference:
+    """One world.
+
+    Raises:
+        SetupError: when a function of a policy raises.
+    """
+    try:
+        return diff(old, new, world, seconds=seconds)
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(frame.filename).name}, line {frame.lineno}"
+        raise SetupError(
+            f"a function of policy {old.name!r} or {new.name!r} raised {type(error).__name__} in world {world.name} "
+            f"({place}): {error}; repair it first"
+        ) from error
 
 
 def what_to_compare(

@@ -2,7 +2,7 @@
 
 The old rule charges a sliding window for the whole prompt, so a prompt that would fit is never admitted. The change
 caps the count of every step by what the window can hold, but the blocks are still taken one by one up to the table's
-length: the count says 0, one block is popped, and the queue may be empty. (vLLM issues 39734 and 42002)
+length: the count says 0, one block is popped, and the queue may be empty. (vLLM issue 39734, pull request 40027)
 """
 
 from dataclasses import replace

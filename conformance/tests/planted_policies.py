@@ -3,12 +3,13 @@
 from dataclasses import dataclass, replace
 
 from slotproof.conformance.scheduler_model import World
+from slotproof.spec.admission import Refusal
 from slotproof.spec.config import Config
 from slotproof.spec.groups import FullAttention
 from slotproof.spec.scheduler import FCFS, Job, Policy, SchedulerState, Scope
 from slotproof.spec.scheduler.ending import Given, Why, behind_fence
 from slotproof.spec.scheduler.move import Move
-from slotproof.spec.scheduler.policy import always, fail_if_never, next_chunk
+from slotproof.spec.scheduler.policy import Next, always, fail_if_never, next_chunk
 from slotproof.spec.scheduler.preemption import withdraw_tokens_and_keys
 
 
@@ -25,6 +26,10 @@ class Planted:
 
 def newest_first(state: SchedulerState) -> tuple[str, ...]:
     return state.waiting[::-1]
+
+
+def gives_up(state: SchedulerState, name: str, refusal: Refusal) -> Next:
+    return Next.FAIL
 
 
 def leaks_on_abort(state: SchedulerState, name: str, why: Why) -> Given:
@@ -75,6 +80,13 @@ PLANTED = (
         "SCHED-5",
         ("arrive O", *("arrive S", "arrive T", "schedule", "process") * 2),
         5,
+    ),
+    Planted(
+        "giving up",
+        replace(FCFS, name="ends whoever is refused", on_refusal=gives_up),
+        World("giving up", Scope(pool(2), (job("A", 3, 2), job("B", 2, 2)), 4)),
+        "SCHED-5",
+        ("arrive A", "arrive B", "schedule"),
     ),
     Planted(
         "leak on abort",

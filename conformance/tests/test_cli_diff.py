@@ -21,6 +21,8 @@ OLD = replace(FCFS, name="mine")
 CAREFUL = replace(OLD, name="careful", reserved=lambda state, call: 1 if state.running else 0)
 TINY = World("tiny", Scope(Config(3, (FullAttention(2),), 8, 8), (Job("A", (1, 1), (2,)), Job("B", (1, 2), (2,))), 4))
 NUMBER = 3
+BROKEN = replace(OLD, name="broken", reserved=lambda state, call: 1 // 0)
+STRANGER = replace(OLD, name="stranger", victim=lambda move, name: "nobody")
 """
 
 
@@ -47,6 +49,14 @@ def test_a_scenario_shows_its_trace_its_law_and_the_state() -> None:
     (refusal,) = [line for line in lines if line.startswith("  5. ")]
     assert "H is refused (needs 4, 5 free - 2 reserved)" in refusal
     assert lines[-1] == "NEW breaks SCHED-5, which OLD keeps: 5 turns, with 2 calls of schedule, then 1 turn for ever."
+
+
+def test_an_allocator_that_raises_is_told_in_the_turn() -> None:
+    outcome = run("--scenario", "S5")
+    assert (
+        "  1. schedule  ->  allocate_slots for request R raised IndexError: tuple index out of range"
+        in outcome.stdout.splitlines()
+    )
 
 
 @pytest.mark.parametrize("name", ["S1", "S7", "S8"])
@@ -94,6 +104,14 @@ def test_the_page_is_written(tmp_path: Path) -> None:
     assert file.read_text().startswith("<!doctype html>")
 
 
+def test_without_a_trace_there_is_no_page(tmp_path: Path) -> None:
+    file = tmp_path / "trace.html"
+    outcome = run("fcfs", "fcfs", "--world", "never", "--html", str(file))
+    assert outcome.exit_code == 0
+    assert outcome.stderr == f"slotproof: there is no trace to show, so {file} was not written\n"
+    assert not file.exists()
+
+
 def test_the_list_of_scenarios() -> None:
     assert [line.split()[0] for line in run("--scenario", "list").stdout.splitlines()[2:]] == list(scenarios())
     document = json.loads(run("--scenario", "list", "--json").stdout)
@@ -116,6 +134,14 @@ def test_the_list_of_scenarios() -> None:
         (("fcfs", "nowhere:P"), "the module of policy 'nowhere:P' cannot be imported: ModuleNotFoundError"),
         (("fcfs", "my_policies:NUMBER"), "policy 'my_policies:NUMBER' is a int, not a Policy of slotproof; use"),
         (("fcfs", "my_policies:MISSING"), "policy 'my_policies:MISSING' is a NoneType, not a Policy of slotproof"),
+        (
+            ("fcfs", "my_policies:BROKEN", "--world", "plain"),
+            "a function of policy 'fcfs' or 'broken' raised ZeroDivisionError in world plain (my_policies.py, line ",
+        ),
+        (
+            ("fcfs", "my_policies:STRANGER", "--world", "plain"),
+            "a function of policy 'fcfs' or 'stranger' raised ValueError in world plain (schedule.py, line ",
+        ),
         (("--scenario", "S7", "--html", "/nowhere/x.html"), "/nowhere/x.html cannot be written: "),
     ],
 )

@@ -54,7 +54,7 @@ def test_the_nearest_cycle_is_taken() -> None:
     [
         (("0", Arrived("A"), "1"), ("1", STEP, "0")),
         (("1", Arrived("U"), "1"),),
-        (("1", Aborted("A"), "1"),),
+        (("1", STEP, "2"), ("2", Aborted("U"), "1")),
         (("1", STEP, "2"),),
     ],
     ids=["A is not there all the time", "nothing is scheduled", "an abort", "no cycle"],

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from slotproof.conformance.plan import DEFAULT_STEPS
+from slotproof.conformance.scheduler_worlds import WORLDS
 from slotproof.spec.laws import LAWS
 
 ROOT = Path(__file__).parents[2]
@@ -96,6 +97,7 @@ def test_the_gates_settings_are_taken(tutorial: Path) -> None:
 def test_the_pages_count_the_laws_and_name_vectors_and_files_that_exist() -> None:
     assert f"against {len(LAWS)} laws" in README
     assert f"walks {DEFAULT_STEPS:,} steps" in README
+    assert f"every state of {len(WORLDS)} small worlds" in README
     lessons = ARCHITECTURE.split("## What real vLLM taught us")[1].split("## How to add")[0]
     vectors = set(re.findall(r"\(`([a-z0-9-]+)`\)", lessons))
     assert len(vectors) >= 6

@@ -8,7 +8,7 @@ from slotproof.conformance.policy_status import BREACHES
 from slotproof.conformance.scheduler_judge import LAW_IDS
 from slotproof.conformance.scheduler_model import Reached, SchedulerModel
 from slotproof.conformance.scheduler_search import Explored, explore_policy
-from slotproof.conformance.scheduler_worlds import DIMENSIONS, PAIRS, WORLDS
+from slotproof.conformance.scheduler_worlds import DIMENSIONS, PAIRS, WORLDS, world_of
 from slotproof.conformance.search import search
 from slotproof.spec.laws import BY_ID
 from slotproof.spec.scheduler import FCFS, SHIPPED, Policy
@@ -52,6 +52,16 @@ def test_the_reference_keeps_every_law_with_each_dimension_alone(name: str) -> N
 @pytest.mark.parametrize("name", ["loads", "priority", "same-step-victim"])
 def test_the_reference_by_priority_keeps_every_law_where_it_differs(name: str) -> None:
     assert kept_everything(explore_policy(SHIPPED["priority"], WORLDS[name]))
+
+
+@pytest.mark.parametrize("name", ["drafts+ahead", "drafts+window", "ahead+window", "ahead+hybrid"])
+def test_the_reference_keeps_every_law_where_drafts_windows_and_steps_ahead_meet(name: str) -> None:
+    assert kept_everything(explore_policy(FCFS, PAIRS[name]))
+
+
+def test_a_load_leaves_room_for_a_speculative_step_too() -> None:
+    """Three dimensions at once: with known tokens alone reserved, two parked requests lock each other out."""
+    assert kept_everything(explore_policy(FCFS, world_of("loads", "lookahead", "uncached")))
 
 
 @pytest.mark.slow

@@ -49,12 +49,17 @@ def says_never_or_not_now(t: Transition) -> bool:
 def never_means_never(t: Transition) -> str | None:
     """REFUSE-3."""
     assert isinstance(t.event, Allocated)
+    never = is_refused_alone(t)
+    return None if never == t.event.never else f"'never' was said to be {t.event.never}; alone it is {never}"
+
+
+def is_refused_alone(t: Transition) -> bool:
+    """Whether the call would be refused with every other request gone."""
     facts, usable = t.allocation, t.before.config.usable_blocks
     held = sum(block != NULL_BLOCK for entries in facts.old for block in entries)
     kept = sum(block != NULL_BLOCK for entries in facts.released_tables for block in entries)
     prompt = facts.call.full_sequence_must_fit and facts.prompt_missing + len(facts.hits) > usable - held
-    never = prompt or facts.step_missing + len(facts.hits) > usable - kept
-    return None if never == t.event.never else f"'never' was said to be {t.event.never}; alone it is {never}"
+    return prompt or facts.step_missing + len(facts.hits) > usable - kept
 
 
 def whole_prompt_is_charged(t: Transition) -> str | None:

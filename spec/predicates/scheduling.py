@@ -3,9 +3,10 @@
 from slotproof.spec.groups import Group, SlidingWindow
 from slotproof.spec.keys import ROOT_KEY, KeyTable
 from slotproof.spec.pool import NULL_BLOCK
+from slotproof.spec.predicates.admission import is_refused_alone
 from slotproof.spec.predicates.facts import tables_of
 from slotproof.spec.scheduler.move import Decision, Kind
-from slotproof.spec.scheduler.state import Content, Entry, SchedulerState
+from slotproof.spec.scheduler.state import Content, Entry, Outcome, SchedulerState
 from slotproof.spec.scheduler.turn import Processed, Turn
 
 
@@ -146,12 +147,21 @@ def refused_heads_are_overtaken_seldom(turn: Turn) -> str | None:
     return None
 
 
-def loads_are_noticed(turn: Turn) -> str | None:
+def loads_are_noticed_and_errors_are_due(turn: Turn) -> str | None:
     """SCHED-5, as far as one turn shows it."""
     for name in turn.before.loaded:
         if name in turn.after.loaded:
             return f"the load of request {name} is done, and the step does not notice it"
+    due = {decision.request_id for decision in turn.decisions if _can_never_run(decision)}
+    for decision in turn.decisions:
+        name = decision.request_id
+        if decision.kind == Kind.END and turn.after.ended[name] == Outcome.FAILED and name not in due:
+            return f"request {name} ends with an error, and would fit with the others gone"
     return None
+
+
+def _can_never_run(decision: Decision) -> bool:
+    return decision.kind == Kind.REFUSE and decision.transition is not None and is_refused_alone(decision.transition)
 
 
 def steps_read_what_was_computed(turn: Turn) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from slotproof.spec.admission import Allocation, Call, Refusal, admit
-from slotproof.spec.arithmetic import ceil_div
+from slotproof.spec.arithmetic import ceil_div, imax, imin
 from slotproof.spec.scheduler.ending import Given, Why, behind_fence, fence_of
 from slotproof.spec.scheduler.move import Move
 from slotproof.spec.scheduler.preemption import withdraw_tokens, withdraw_tokens_and_keys
@@ -119,10 +119,13 @@ def reserved_from_loads(state: SchedulerState, call: Call) -> int:
 
 
 def blocks_to_come(state: SchedulerState, name: str) -> int:
-    """Blocks that a request's known tokens need beyond those it holds, over all groups."""
+    """Blocks that a request's known tokens and one speculative step need beyond those it holds, over all groups."""
     request, holding = state.requests[name], state.snapshot.holding(name)
-    required = ceil_div(request.num_tokens, state.scope.config.block_size)
-    return sum(max(required - table.length, 0) for table in holding.tables)
+    ahead = imax(state.scope.num_lookahead_tokens, state.job(name).num_drafts)
+    required = ceil_div(
+        imin(request.num_tokens + ahead, state.scope.config.max_model_len), state.scope.config.block_size
+    )
+    return sum(imax(required - table.length, 0) for table in holding.tables)
 
 
 def stop(state: SchedulerState, name: str, refusal: Refusal) -> Next:

@@ -97,11 +97,23 @@ def run_request(policy: Policy, move: Move, name: str) -> Move:
         if isinstance(answer, Allocation):
             return scheduled(move, Kind.RUN, request, 0, num_new)
         move = move.decided(Kind.RUN_REFUSED, name, of_call=True)
-        victim = policy.victim(move, name)
+        victim = chosen_victim(policy, move, name)
         if victim is None or not policy.may_preempt(move.state, victim):
             return replace(move, stopped=True)
         move = policy.withdraw(preempt(move, victim, policy.give_back(move.state, victim, Why.PREEMPTED)), victim)
     return move
+
+
+def chosen_victim(policy: Policy, move: Move, name: str) -> str | None:
+    """Whom the policy would preempt, or None.
+
+    Raises:
+        ValueError: for one that is not running.
+    """
+    victim = policy.victim(move, name)
+    if victim is not None and victim not in move.state.running:
+        raise ValueError(f"the victim {victim!r} is not running; name one of {', '.join(move.state.running)}, or None")
+    return victim
 
 
 def next_tokens(move: Move, name: str) -> tuple[Request, int]:

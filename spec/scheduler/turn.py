@@ -66,6 +66,8 @@ class Turn:
     decisions: tuple[Decision, ...] = ()
     transitions: tuple[Transition, ...] = ()
     written: Memory | None = None
+    raised: str | None = None
+    """Why the turn could not be taken: the allocator raised."""
 
 
 def take_turn(policy: Policy, state: SchedulerState, event: Happening) -> Turn:

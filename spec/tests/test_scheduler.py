@@ -171,10 +171,18 @@ class TestWithdrawal:
         engine.process()
         assert engine.state.requests["L"].num_tokens == 6
 
-    def test_the_budget_is_what_the_step_really_uses(self) -> None:
-        for withdraw in (withdraw_tokens, withdraw_nothing):
-            engine = self.engine(withdraw=withdraw)
-            assert sum(entry.num_tokens for entry in engine.take(Scheduled()).entries) <= 8
+    @pytest.mark.parametrize(("withdraw", "others"), [(withdraw_tokens, 4), (withdraw_nothing, 3)])
+    def test_the_others_get_the_tokens_that_come_back(self, withdraw: Any, others: int) -> None:
+        """L is scheduled with 1 of 4 tokens, then H is refused; X asks for 4."""
+        jobs = job("L", 5, 2), job("H", 2, 2), job("X", 1, 5, num_drafts=3)
+        policy = replace(FCFS, victim=lambda move, name: move.state.running[0], withdraw=withdraw)
+        engine = Engine(policy, 5, *jobs, budget=4)
+        engine.arrive("L")
+        engine.step()
+        engine.arrive("HX")
+        engine.step()
+        entries = engine.take(Scheduled()).entries
+        assert sum(entry.num_tokens for entry in entries if entry.request_id != "L") == others
 
 
 class TestWaitingPass:
@@ -274,6 +282,28 @@ class TestFences:
             assert engine.free == free
             engine.process()
             assert engine.free == 4
+
+    def test_the_fence_is_the_last_step_that_names_the_request(self) -> None:
+        engine = Engine(FCFS, 4, job("A", 3, 3), max_steps_in_flight=2)
+        engine.arrive("A")
+        engine.schedule()
+        engine.schedule()
+        engine.take(Aborted("A"))
+        engine.process()
+        assert engine.free == 2
+        engine.process()
+        assert engine.free == 4
+
+    def test_a_step_frees_only_what_waited_for_it(self) -> None:
+        engine = Engine(FCFS, 4, job("A", 2, 3), job("B", 2, 3), max_steps_in_flight=2, budget=2)
+        engine.arrive("A")
+        engine.schedule()
+        engine.take(Arrived("B"), Aborted("A"))
+        engine.schedule()
+        engine.take(Aborted("B"))
+        assert engine.state.fences == (1, 2)
+        engine.process()
+        assert (engine.free, engine.state.fences) == (3, (1,))
 
     def test_a_request_that_ends_while_a_later_step_runs_it_is_fenced(self) -> None:
         engine = Engine(FCFS, 4, job("A", 2, 1), max_steps_in_flight=2)

@@ -79,6 +79,12 @@ def output_of_a_window() -> Turn:
     return play(FCFS, scope, Arrived("A"), *STEP, *STEP)
 
 
+def error() -> Turn:
+    """Long can never fit and ends with an error."""
+    scope = scope_of(2, Job("Long", (1,) * 6, (2,)))
+    return play(FCFS, scope, Arrived("Long"), Scheduled())
+
+
 def stuck() -> Turn:
     """Nobody is preempted by a policy that never preempts: A and B wait for each other."""
     jobs = [Job(name, (first, first), (9, 9)) for first, name in enumerate("AB")]
@@ -252,6 +258,12 @@ CASES = [
         load,
         after(loaded=("A",)),
         "the load of request A is done, and the step does not notice it",
+    ),
+    Case(
+        "SCHED-5",
+        error,
+        decisions(lambda made: [one for one in made if not of_kind(Kind.REFUSE)(one)]),
+        "request Long ends with an error, and would fit with the others gone",
     ),
     Case(
         "SCHED-6",
