@@ -20,6 +20,7 @@ all that `Model` asks. The search knows nothing about allocators or schedulers.
 * **Limits.** `max_states` and `seconds` stop a prefix of the same search; `exhausted` is then False.
 """
 
+import gc
 import pickle
 import time
 from abc import ABC, abstractmethod
@@ -39,6 +40,10 @@ BATCH = 64
 
 BATCHES_AHEAD = 4
 """Batches a process that are handed out before the first one's result is taken."""
+
+
+RARELY = 100_000, 50, 100
+"""Thresholds of the garbage collector."""
 
 
 class Model(ABC, Generic[State, Action]):
@@ -284,10 +289,22 @@ def expanding(model: Model[Any, Any], workers: int) -> Iterator[Expand]:
     """What expands batches: this process alone, or several that are started for it."""
     if workers == 1:
         reported = set[Hashable]()
-        yield lambda batches: (expand(model, batch, reported) for batch in batches)
+        with collecting_cycles_rarely():
+            yield lambda batches: (expand(model, batch, reported) for batch in batches)
         return
     with ProcessPoolExecutor(workers, initializer=_start_worker, initargs=(model,)) as pool:
         yield lambda batches: _in_order(pool, batches, workers * BATCHES_AHEAD)
+
+
+@contextmanager
+def collecting_cycles_rarely() -> Iterator[None]:
+    """States hardly ever form cycles, and to look for some among millions of objects takes a fifth of the time."""
+    before = gc.get_threshold()
+    gc.set_threshold(*RARELY)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _in_order(pool: ProcessPoolExecutor, batches: Sequence[Batch], ahead: int) -> Iterator[Expansion]:
@@ -340,6 +357,7 @@ _WORKER: dict[str, Any] = {}
 
 def _start_worker(model: Model[Any, Any]) -> None:
     _WORKER.update(model=model, reported=set())
+    gc.set_threshold(*RARELY)
 
 
 def _expand_in_worker(batch: Batch) -> Expansion:
