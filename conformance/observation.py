@@ -24,6 +24,10 @@ Answer = TypeVar("Answer")
 Ids = tuple[tuple[int, ...], ...]
 
 
+Names = tuple[dict[Hashable, int], dict[int, Hashable]]
+"""The suite's name of each key that a target has shown, and the target's key of each name."""
+
+
 @dataclass(frozen=True, slots=True)
 class SeenPool(Pool):
     """A pool rebuilt from what a target showed; its number of free blocks is the one it reported."""
@@ -50,13 +54,13 @@ class Seen:
 class Window:
     """Looks at one adapter, in the suite's block ids (0 is null), whatever ids the target uses."""
 
-    def __init__(self, adapter: Adapter, config: Config) -> None:
+    def __init__(self, adapter: Adapter, config: Config, names: Names | None = None) -> None:
         self._adapter = adapter
         self._config = config
         self._shift = 1 if adapter.profile.null_block is None else 0
         self._blocks = range(1, config.num_blocks)
-        self._names: dict[Hashable, int] = {}
-        self._owners: dict[int, Hashable] = {}
+        self.names = names or ({}, {})
+        self._names, self._owners = self.names
         self._ref_count = adapter.ref_count if isinstance(adapter, CountsReferences) else None
         self._cached_keys = adapter.cached_keys if isinstance(adapter, ShowsKeys) else None
         self._free_queue = adapter.free_queue if isinstance(adapter, ShowsQueue) else None
@@ -68,6 +72,10 @@ class Window:
             "counters": self._cached_counts,
         }
         self.facets = frozenset(facet for facet, call in shown.items() if call is not None)
+
+    def onto(self, adapter: Adapter, names: Names) -> "Window":
+        """A window like this onto a copy of the adapter, with the names that its keys had got."""
+        return Window(adapter, self._config, names)
 
     def look(self, requests: Iterable[Request]) -> Seen:
         """Everything the target shows, with the tables of these requests.

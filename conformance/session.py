@@ -4,23 +4,26 @@ At strictness `identity` the specification's own snapshot is what the laws judge
 that; otherwise, and whenever it does not, they judge a snapshot rebuilt from what the target shows.
 """
 
+import pickle
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from slotproof.conformance.adapter import NO_HIT, Adapter, Commits, Defers, Evicts, Hit, LooksUp, Resets, Strictness
 from slotproof.conformance.deviations import Deviation
+from slotproof.conformance.freezing import freeze
 from slotproof.conformance.observation import Ids, Seen
 from slotproof.conformance.oracle import ContentOracle
 from slotproof.conformance.reach import Outcome, Reach, cell_of
-from slotproof.conformance.strictness import laws_for
+from slotproof.conformance.strictness import by_event, laws_for
 from slotproof.conformance.target import Target
 from slotproof.conformance.violation import Violation, answer_of, changes, differences
 from slotproof.conformance.world import World
 from slotproof.spec.admission import Allocation, Call, admit, commit
 from slotproof.spec.config import Config
-from slotproof.spec.laws import ANY, BY_ID, Law
+from slotproof.spec.laws import BY_ID, Law
 from slotproof.spec.lookup import Hit as SpecHit
 from slotproof.spec.lookup import get_computed_blocks
 from slotproof.spec.release import defer_free, evict_blocks, free, reset_prefix_cache, return_deferred
@@ -97,12 +100,23 @@ class Session:
     def _laws_by_event(self) -> dict[tuple[type[Event], bool | None], tuple[Law, ...]]:
         """The laws this target is held to, by the event and the answer they speak about."""
         facets = self.target.window.facets
-        laws = [law for law in laws_for(self.profile) if self._judges(law.id) and law.needs <= facets]
-        return {
-            (event, answered): tuple(law for law in laws if event in law.about and law.answered in (None, answered))
-            for event in ANY
-            for answered in ((True, False) if event is Allocated else (None,))
-        }
+        return by_event(law for law in laws_for(self.profile) if self._judges(law.id) and law.needs <= facets)
+
+    def saved(self) -> bytes:
+        """The target in its state, and what was learnt of it: all that changes but `world`.
+
+        Raises:
+            Exception: of whatever type pickle raises, when the adapter cannot be copied.
+        """
+        return freeze((self.target.saved(), self._oracle))
+
+    def resumed(self, saved: bytes, world: World) -> "Session":
+        """A session of its own that goes on where one like this was saved, with the world of that moment."""
+        session = copy(self)
+        target, session._oracle = pickle.loads(saved)
+        session.target = self.target.resumed(target)
+        session.world, session.answers = world, []
+        return session
 
     @property
     def snapshot(self) -> Snapshot:

@@ -1,7 +1,10 @@
 """From which level of strictness each law is held against a target."""
 
+from collections.abc import Iterable
+
 from slotproof.conformance.adapter import Profile, Strictness
-from slotproof.spec.laws import LAWS, Law
+from slotproof.spec.laws import ANY, LAWS, Law
+from slotproof.spec.transition import Allocated, Event
 
 FROM_DECISIONS = ("REFUSE-2", "REFUSE-3", "ADMIT-1", "ADMIT-2", "ADMIT-3")
 FROM_COUNTS = ("TABLE-1", "COUNT-1", "COUNT-2", "COUNT-3", "SKIP-1")
@@ -31,3 +34,13 @@ def exempt(law_id: str, profile: Profile) -> str | None:
     if law_id == "LEAK-1" and not profile.free_counts_cached:
         return "its number of free blocks leaves cached blocks out"
     return None
+
+
+def by_event(laws: Iterable[Law]) -> dict[tuple[type[Event], bool | None], tuple[Law, ...]]:
+    """The laws by the event, and for `Allocated` the answer, that they speak about."""
+    listed = tuple(laws)
+    return {
+        (event, answered): tuple(law for law in listed if event in law.about and law.answered in (None, answered))
+        for event in ANY
+        for answered in ((True, False) if event is Allocated else (None,))
+    }

@@ -8,6 +8,7 @@ type is the adapter's fault.
 import inspect
 from collections import Counter
 from collections.abc import Callable, Hashable
+from copy import copy
 from typing import Any, TypeVar, cast
 
 from slotproof.conformance.adapter import (
@@ -64,6 +65,17 @@ class Target:
         self.window = Window(adapter, config)
         self.replayed: Counter[Hashable] | None = Counter() if EmitsEvents in self._offers else None
         self.take_events()
+
+    def saved(self) -> tuple[object, ...]:
+        """What changes: the adapter itself, the names of its keys, and the index by its events."""
+        return self.adapter, self.window.names, self.replayed
+
+    def resumed(self, saved: tuple[Any, ...]) -> "Target":
+        """A target like this in the state that was saved; nothing is reset."""
+        target = copy(self)
+        target.adapter, names, target.replayed = saved
+        target.window = self.window.onto(target.adapter, names)
+        return target
 
     def offers(self, call: type) -> bool:
         """Whether the adapter has an optional call."""
