@@ -103,6 +103,8 @@ class Transition:
 
     def changed(self, parts: Iterable[str] = ("tables", "free", *FACETS)) -> str | None:
         """The first of these parts that was seen to differ between the two snapshots, in words."""
+        if self.before is self.after:
+            return None
         for part in parts:
             if part in ALL_FACETS and part not in self.facets:
                 continue

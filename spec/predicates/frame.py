@@ -13,6 +13,9 @@ def nothing_else_changes(t: Transition) -> str | None:
 def other_requests(t: Transition) -> str | None:
     """Tables and counters of every request but the one that the call is about."""
     name = _request_id(t)
+    others = {*t.before.holdings, *t.after.holdings} - {name}
+    if all(t.before.holdings.get(other) == t.after.holdings.get(other) for other in others):
+        return None
     before, after = held_tables(t.before), held_tables(t.after)
     for tables in (before, after):
         tables.pop(name, None)
