@@ -23,11 +23,11 @@ REPLAY_FILE = "counterexample.json"
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """A shrunk failure with everything that is shown of it."""
+    """A shrunk failure with everything that is shown of it; `seed` is None where no seed led to it."""
 
     target: str
     version: str
-    seed: int
+    seed: int | None
     failure: Failure
     calls: tuple[str, ...]
     before: str
@@ -57,7 +57,8 @@ class Counterexample:
         }
         steps = tuple(Step(action) for action in self.failure.actions)
         name = f"{violation.law_id} broken by {self.target}"
-        return Vector(name, (violation.law_id,), self.failure.config, steps, f"found by seed {self.seed}", violates)
+        source = "found by exploring" if self.seed is None else f"found by seed {self.seed}"
+        return Vector(name, (violation.law_id,), self.failure.config, steps, source, violates)
 
     def as_json(self) -> dict[str, object]:
         """The fields of `slotproof verify --json`."""
@@ -76,8 +77,9 @@ class Counterexample:
         """At most about fifteen lines for a terminal."""
         violation = self.failure.violation
         also = f" (and {', '.join(law_id for law_id, _ in violation.others)})" if violation.others else ""
+        seed = "" if self.seed is None else f", seed {self.seed}"
         lines = [
-            f"{violation.law_id}{also} broken by {self.target} {self.version}, seed {self.seed}",
+            f"{violation.law_id}{also} broken by {self.target} {self.version}{seed}",
             f"  {config_words(self.failure.config)}" + (f"; {self.ids}" if self.ids else ""),
             *(f"  {number}. {call}" for number, call in enumerate(self.calls, start=1)),
             f"  before  {self.before}",
@@ -85,7 +87,7 @@ class Counterexample:
             f"  law     {BY_ID[violation.law_id].sentence}",
             f"  found   {violation.objection}",
         ]
-        if violation.got != violation.objection:
+        if violation.got not in (violation.objection, violation.expected):
             lines += [f"  expected {violation.expected}", f"  got      {violation.got}"]
         return "\n".join([*lines, f"  again   {self.replay_command}"])
 
@@ -103,7 +105,7 @@ class Counterexample:
         )
 
 
-def narrate(adapter: Adapter, target: str, seed: int, failure: Failure) -> Counterexample:
+def narrate(adapter: Adapter, target: str, seed: int | None, failure: Failure) -> Counterexample:
     """Carry a failure out once more, and write down what each call answered."""
     session = Session(adapter, failure.config, Tally.fresh())
     calls: list[str] = []

@@ -141,7 +141,7 @@ def violation_lines(replayed: Replayed, violation: Violation) -> list[str]:
         f"  law     {BY_ID[violation.law_id].sentence}",
         f"  found   {violation.objection}",
     ]
-    if violation.got != violation.objection:
+    if violation.got not in (violation.objection, violation.expected):
         lines += [f"  expected {violation.expected}", f"  got      {violation.got}"]
     return lines
 
