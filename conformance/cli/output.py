@@ -3,11 +3,11 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -54,8 +54,14 @@ def others_on_stderr() -> Iterator[None]:
         yield
 
 
+class Tell(Protocol):
+    """Moves a bar."""
+
+    def __call__(self, done: int, share: float | None = None) -> None: ...
+
+
 @contextmanager
-def progress_bar(what: str, steps: int, seconds: float | None) -> Iterator[Callable[[int], None]]:
+def progress_bar(what: str, steps: int, seconds: float | None, unit: str = "steps") -> Iterator[Tell]:
     """A bar on a terminal, nothing elsewhere and in CI; yields what is to be told the steps done.
 
     It is drawn when told and by no thread, so that worker processes can be forked meanwhile.
@@ -64,7 +70,7 @@ def progress_bar(what: str, steps: int, seconds: float | None) -> Iterator[Calla
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.fields[done]:,} steps"),
+        TextColumn(f"{{task.fields[done]:,}} {unit}, {{task.fields[pace]:,.0f}}/s"),
         TimeElapsedColumn(),
     )
     shown = console.is_terminal and not os.environ.get("CI")
@@ -78,12 +84,14 @@ def progress_bar(what: str, steps: int, seconds: float | None) -> Iterator[Calla
         redirect_stderr=False,
         transient=True,
     ) as progress:
-        task = progress.add_task(what, total=1.0, done=0)
+        task = progress.add_task(what, total=1.0, done=0, pace=0.0)
         progress.refresh()
 
-        def tell(done: int) -> None:
-            spent = (monotonic() - started) / seconds if seconds else 0.0
-            progress.update(task, completed=max(done / steps, min(spent, 1.0)), done=done, refresh=True)
+        def tell(done: int, share: float | None = None) -> None:
+            elapsed = monotonic() - started
+            share = done / steps if share is None else share
+            completed = max(share, min(elapsed / seconds, 1.0) if seconds else 0.0)
+            progress.update(task, completed=completed, done=done, pace=done / max(elapsed, 1e-9), refresh=True)
 
         yield tell
 

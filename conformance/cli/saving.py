@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,9 +38,14 @@ def usable_folder(folder: Path) -> Path:
 
 
 def save_found(report: Report, folder: Path, *, with_tests: bool) -> Saved:
+    """Write each counterexample of a report."""
+    return save_examples(report.found, folder, with_tests=with_tests)
+
+
+def save_examples(examples: Sequence[Found], folder: Path, *, with_tests: bool) -> Saved:
     """Write each counterexample; a file that cannot be written is said, and the verdict stays."""
     vectors, tests = [], []
-    for number, found in enumerate(report.found, start=1):
+    for number, found in enumerate(examples, start=1):
         vectors.append(
             _write(folder / _numbered(REPLAY_FILE, number), json.dumps(found.fields["replay"], indent=2) + "\n")
         )
