@@ -26,12 +26,23 @@ from slotproof.spec.keys import KeyTable
 
 @dataclass(frozen=True, slots=True)
 class Driven:
-    """A world of a target, and the way back into it: a copy of the target, or else all actions that led there."""
+    """A world of a target, and the way back into it: the session that led there and goes no further, or a copy of its
+    target; or all actions that led there, if the target cannot be copied.
+    """
 
     world: World
-    saved: bytes | None
-    actions: Move
+    origin: Session | bytes | None
+    actions: Move = ()
     objection: Violation | None = None
+
+    def saved(self) -> bytes | None:
+        """The copy of the target, None if it cannot be copied."""
+        if not isinstance(self.origin, Session):
+            return self.origin
+        try:
+            return self.origin.saved()
+        except Exception:  # whatever pickle meets in somebody else's objects
+            return None
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,10 @@ class TargetModel(Model[Driven, Move]):
         """The session that all others are copies of."""
         return self._fresh()
 
+    def __reduce__(self) -> tuple[type["TargetModel"], tuple[str, Scope, bool]]:
+        """Other processes start with a session of their own."""
+        return TargetModel, (self.target, self.scope, self.renaming)
+
     def _fresh(self) -> Session:
         session = Session(load_allocator(self.target), self.scope.config, Tally.fresh())
         session.world = World(session.world.snapshot, keys=self.keys)
@@ -62,15 +77,17 @@ class TargetModel(Model[Driven, Move]):
 
     def initial(self) -> Driven:
         """Nothing has happened."""
-        return self._reached(self._fresh(), (), None)
+        session = self._fresh()
+        return Driven(session.world, session)
 
     def successors(self, state: Driven) -> Iterator[tuple[Move, Driven]]:
         """Every move of the scope, made on the target."""
+        saved = state.saved()
         for action in actions_in(state.world, self.scope):
-            yield self._carried_out(state, action)
+            yield self._carried_out(state, saved, action)
 
-    def _carried_out(self, state: Driven, action: Action) -> tuple[Move, Driven]:
-        session, objection = self._resumed(state), None
+    def _carried_out(self, state: Driven, saved: bytes | None, action: Action) -> tuple[Move, Driven]:
+        session, objection = self._resumed(state, saved), None
         move: Move = (action,)
         try:
             perform(session, action)
@@ -80,21 +97,15 @@ class TargetModel(Model[Driven, Move]):
                 perform(session, result)
         except Violation as violation:
             objection = violation
-        return move, self._reached(session, (*state.actions, *move), objection)
+        return move, Driven(session.world, session, (*state.actions, *move), objection)
 
-    def _resumed(self, state: Driven) -> Session:
-        if state.saved is not None:
-            return self.session.resumed(state.saved, state.world)
+    def _resumed(self, state: Driven, saved: bytes | None) -> Session:
+        if saved is not None:
+            return self.session.resumed(saved, state.world)
         session = self._fresh()
         for action in state.actions:
             perform(session, action)
         return session
-
-    def _reached(self, session: Session, actions: Move, objection: Violation | None) -> Driven:
-        try:
-            return Driven(session.world, session.saved(), (), objection)
-        except Exception:  # whatever pickle meets in somebody else's objects
-            return Driven(session.world, None, actions, objection)
 
     def canonical(self, state: Driven) -> bytes:
         """The world up to the names of blocks and requests."""
@@ -102,8 +113,9 @@ class TargetModel(Model[Driven, Move]):
 
     def pack(self, state: Driven) -> bytes:
         """The world as it is: names matter to the copy of the target."""
-        world = state.world
-        return freeze((world.snapshot, world.requests, world.loading, world.ended, state.saved, state.actions))
+        world, saved = state.world, state.saved()
+        actions = state.actions if saved is None else ()
+        return freeze((world.snapshot, world.requests, world.loading, world.ended, saved, actions))
 
     def unpack(self, packed: bytes) -> Driven:
         """The state that was packed."""

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 from slotproof.conformance.actions import Action
+from slotproof.conformance.adapter import Adapter
 from slotproof.conformance.counterexample import narrate
 from slotproof.conformance.driven import TargetModel
 from slotproof.conformance.errors import SetupError
@@ -114,7 +115,7 @@ def worth_showing(scope: Scope, target: str, trace: Trace[Any, tuple[Action, ...
     return Found.of(narrate(adapter, target, None, shortened(adapter, failure)))
 
 
-def shortened(adapter: Any, failure: Failure) -> Failure:
+def shortened(adapter: Adapter, failure: Failure) -> Failure:
     """The failure shrunk; the search finds the fewest moves, and a move may bring a result that nobody needs."""
     return Shrinker(adapter, failure).run()
 

@@ -74,6 +74,10 @@ class SpecModel(Model[Reached, Move]):
         """What this process knows of the allocator."""
         return Memory()
 
+    def __reduce__(self) -> tuple[type["SpecModel"], tuple[Scope, bool]]:
+        """Other processes start with a memory of their own."""
+        return SpecModel, (self.scope, self.renaming)
+
     def initial(self) -> Reached:
         """Nothing has happened."""
         return Reached(World(World.fresh(self.scope.config).snapshot, keys=self.keys))

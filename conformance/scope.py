@@ -139,31 +139,29 @@ def prompt_of(number: int, length: int, block_size: int) -> Prompt:
     return (*shared, *(number % 2 + 1,) * length)[:length]
 
 
-def small_worlds() -> tuple[Scope, ...]:
-    """The worlds that are always exhausted: two pools under both free orders, with and without a window; and one small
-    pool for each thing that else can happen.
+def small_worlds() -> dict[str, Scope]:
+    """The worlds that are always exhausted, by name: two pools under both free orders, with and without a window; and
+    one pool of 4 usable blocks and 2 requests for each thing that else can happen.
     """
-    basic = [
-        make_scope(blocks=blocks, requests=requests, tokens=tokens, groups=groups, free_order=order)
-        for blocks, requests, tokens in ((6, 3, 4), (7, 2, 6))
+    basic = {
+        f"{usable} blocks, {requests} requests, {tokens} tokens, {groups}, {order.value}": make_scope(
+            blocks=usable + 1, requests=requests, tokens=tokens, groups=groups, free_order=order
+        )
+        for usable, requests, tokens in ((5, 3, 4), (6, 2, 6))
         for groups in ("full", "window:3")
         for order in FreeOrder
-    ]
-    return (*basic, *special_worlds())
-
-
-def special_worlds() -> tuple[Scope, ...]:
-    """One world of 4 usable blocks and 2 requests for each thing that else can happen."""
+    }
     plain: dict[str, Any] = {"lookahead": 0, "drafts": 0}
-    return (
-        make_scope(watermark=1, whole=True, reserved=1, drafts=0),
-        make_scope(extras=("evict",), **plain),
-        make_scope(extras=("reset",)),
-        make_scope(extras=("load",)),
-        make_scope(extras=("defer",), **plain),
-        make_scope(tokens=5, prompt=3, in_flight=True, lookahead=0),
-        make_scope(groups="window:2", in_flight=True, tokens=5, **plain),
-        make_scope(groups="full,window:2", blocks=7, drafts=0),
-        make_scope(tokens=3, lookahead=2),
-        make_scope(caching=False),
-    )
+    flying: dict[str, Any] = {"in_flight": True, "tokens": 5, "prompt": 3, "lookahead": 0}
+    return basic | {
+        "watermark, reserve and whole prompts": make_scope(watermark=1, whole=True, reserved=1, drafts=0),
+        "evict": make_scope(extras=("evict",), **plain),
+        "reset": make_scope(extras=("reset",)),
+        "loads, with delayed caching": make_scope(extras=("load",)),
+        "deferred frees": make_scope(extras=("defer",), **plain),
+        "steps in flight": make_scope(**flying),
+        "steps in flight and a window": make_scope(groups="window:2", drafts=0, **(flying | {"prompt": 4})),
+        "two groups": make_scope(groups="full,window:2", blocks=7, drafts=0),
+        "lookahead past the model's length": make_scope(tokens=3, lookahead=2),
+        "caching off": make_scope(caching=False),
+    }

@@ -181,7 +181,7 @@ def command(
         "extras": [extra.value for extra in extras] if extras else None,
     }
     said = {name: value for name, value in world.items() if value is not None}
-    scopes = (make_scope(**said),) if said else small_worlds()
+    scopes = (make_scope(**said),) if said else tuple(small_worlds().values())
     folder = usable_folder(save) if save is not None else None
     run = Run(scopes, replay, not no_renaming, workers, states, seconds)
     explored = run.explored()

@@ -13,6 +13,7 @@ from slotproof.conformance.scope import Scope, make_scope
 from slotproof.conformance.search import search
 from slotproof.conformance.world import World
 from slotproof.spec.pool import Pool
+from slotproof.spec.request import Request, Status
 from slotproof.spec.snapshot import Holding, Snapshot, Table
 
 SCOPE = make_scope(blocks=5, requests=3, tokens=4, groups="full,window:2", extras=("load", "defer"))
@@ -49,7 +50,10 @@ def with_other_names(world: World, chance: random.Random) -> World:
     }
     runs = tuple(tuple(blocks[block] for block in run) for run in world.snapshot.waiting_frees)
     snapshot = Snapshot(world.snapshot.config, renamed, MappingProxyType(holdings), runs)
-    requests = {called[name]: replace(world.requests[name], request_id=called[name]) for name in sorted(names)}
+    requests = {
+        called[name]: replace(world.requests[name], request_id=called[name])
+        for name in chance.sample(names, len(names))
+    }
     loading = frozenset(called[name] for name in world.loading)
     return World(snapshot, MappingProxyType(requests), loading, (), world.keys)
 
@@ -58,6 +62,17 @@ def test_names_make_no_difference() -> None:
     chance = random.Random(1)
     for world in worlds():
         assert packed(with_other_names(world, chance)) == packed(world)
+
+
+def test_alike_requests_may_stand_in_any_order() -> None:
+    """Two requests differ in nothing but that the block of one is offered before the equal block of the other."""
+    pool = Pool((0, 1, 1, 0), (-1, 5, 5, -1), (3,), (1, 2))
+    held = {"A": Holding((Table((1,)),), (1,)), "B": Holding((Table((2,)),), (1,))}
+    snapshot = Snapshot(make_scope(blocks=4).config, pool, MappingProxyType(held))
+    alike = {name: Request(name, (1, 2), (0,), 2, 2, status=Status.RUNNING) for name in "AB"}
+    orders = [MappingProxyType({name: alike[name] for name in order}) for order in ("AB", "BA")]
+    first, second = (packed(World(snapshot, requests)) for requests in orders)
+    assert first == second
 
 
 def test_nothing_but_names_is_lost() -> None:
