@@ -1,6 +1,6 @@
 """A scheduler behind a child process; the protocol is in `serve_scheduler`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from slotproof.conformance.adapter import Profile
@@ -25,6 +25,11 @@ class RemoteSchedulerError(Exception):
 class Exchange(Protocol):
     """A child process that answers messages."""
 
+    @property
+    def close(self) -> Callable[[], object]:
+        """End the child."""
+        ...
+
     def exchange(self, message: Message) -> Message: ...
 
 
@@ -35,6 +40,10 @@ class RemoteScheduler:
         self.profile = profile
         self._channel = channel
         self._view: Message = {}
+
+    def close(self) -> None:
+        """End the child."""
+        self._channel.close()
 
     def reset(self, config: EngineConfig) -> None:
         """A fresh engine."""

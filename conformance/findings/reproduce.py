@@ -259,6 +259,23 @@ def failed_load_ahead() -> str | None:
     return None
 
 
+def failed_load_missed() -> str | None:
+    """With a window, a sharer without the failed block in its table is told what was computed from it."""
+    engine = Engine(5, block_size=1, windows=(2,), connector="recompute")
+    Store.offers = {"A": (1, False)}
+    engine.add("A", [2, 1])
+    engine.add("B", [2, 1, 1])
+    output = engine.scheduler.schedule()
+    failed, computed_from_it = engine.blocks("A")
+    table = engine.blocks("B")
+    told = engine.process(output, {"A": [1], "B": [1]}, invalid_block_ids={failed})
+    if failed in table or computed_from_it not in table or not told.get("B"):
+        return None
+    return (
+        f"B reads block {computed_from_it}, computed from failed block {failed}, and is told {told['B']}: table {table}"
+    )
+
+
 def padded_and_capped() -> str | None:
     """A request padded to the size of a speculative step and cut by the long-prefill threshold ends the engine."""
     engine = Engine(8, drafts=2, long_prefill_token_threshold=2)
@@ -382,6 +399,7 @@ FINDINGS: dict[str, Callable[[], str | None]] = {
     "failed-load-stays-findable": failed_load_stays_findable,
     "failed-load-poisons-a-sharer": failed_load_poisons_a_sharer,
     "failed-load-ahead": failed_load_ahead,
+    "failed-load-missed-behind-a-window": failed_load_missed,
     "padded-and-capped": padded_and_capped,
     "load-never-admitted": load_never_admitted,
     "victim-keeps-keys": victim_keeps_keys,

@@ -131,9 +131,10 @@ def count_trimmed_tokens() -> None:
         raise SetupError("The repair count-trimmed-tokens does not fit this version of vLLM, which counts right.")
 
     def update_and_count(self: Any, request: Any, new_token_ids: list[int], *others: Any, **more: Any) -> Any:
-        returned = len(new_token_ids)
+        # With steps planned ahead, placeholders that stay behind account for them.
+        returned = len(new_token_ids) if request.num_output_placeholders == 0 else 0
         kept, stopped = update(self, request, new_token_ids, *others, **more)
-        if stopped:
+        if stopped and returned:
             request.num_computed_tokens -= returned - len(kept)
         return kept, stopped
 

@@ -76,17 +76,16 @@ def test_a_planted_fault_is_found_and_its_law_named(fault: str, law_id: str) -> 
 
 
 def test_a_failure_shrinks_to_a_trace_that_still_shows_it() -> None:
-    failure, settings, _ = walk("a refused head goes to the end")
+    failure, settings, _ = walk("one token over the budget")
     assert failure is not None
-    adapter = TinyScheduler("a refused head goes to the end")
+    adapter = TinyScheduler("one token over the budget")
     shortest = shortest_failure(adapter, settings, failure, "seed")
-    assert len(shortest.actions) <= 4
-    assert [action.arguments["request"] for action in shortest.actions if action.verb == "add"] == ["A", "B", "C"][
-        : sum(action.verb == "add" for action in shortest.actions)
-    ]
+    assert [action.verb for action in shortest.actions] == ["add", "step"]
+    assert shortest.actions[0].arguments["request"] == "A"
+    assert set(shortest.actions[0].arguments) == {"request", "prompt", "max_tokens"}
     again = replay(adapter, shortest.config, shortest.actions)
     assert again is not None
-    assert again.violation.law_id == "SCHED-3"
+    assert again.violation.law_id == "SCHED-1"
     assert replay(TinyScheduler(), shortest.config, shortest.actions) is None
 
 
