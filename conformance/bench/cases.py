@@ -1,0 +1,168 @@
+"""The calls that are timed: the public ones, with keyword arguments, hashing done before and events off.
+
+A case brings its world into a state, times `calls` calls and puts the world back. All implementations run the same code.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from slotproof.conformance.bench.world import BLOCK_SIZE, PROMPT_TOKENS, World
+
+Sample = Callable[[World, int], float]
+"""Seconds that so many calls take together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A call in one situation; `calls` of them make one value."""
+
+    name: str
+    what: str
+    calls: int
+    sample: Sample
+
+
+def time_steps(world: World, requests: list[Any], rounds: int = 1) -> float:
+    """Seconds for a decode step of every request, several times over."""
+    allocate_slots = world.manager.allocate_slots
+    started = perf_counter()
+    for _ in range(rounds):
+        for request in requests:
+            allocate_slots(request=request, num_new_tokens=1, num_lookahead_tokens=0)
+    return perf_counter() - started
+
+
+def decode(world: World, calls: int) -> float:
+    """The token fits into the last block and does not fill it."""
+    requests = [world.sampled(40) for _ in range(64)]
+    seconds = time_steps(world, requests, calls // len(requests))
+    world.release(requests)
+    return seconds
+
+
+def decode_fill(world: World, calls: int) -> float:
+    """The token fills the last block, which gets its key."""
+    requests = [world.sampled(2 * BLOCK_SIZE - 1) for _ in range(calls)]
+    seconds = time_steps(world, requests)
+    world.release(requests)
+    return seconds
+
+
+def decode_boundary(world: World, calls: int) -> float:
+    """The token needs a new block, which loses its old key."""
+    requests = [world.sampled(2 * BLOCK_SIZE) for _ in range(calls)]
+    seconds = time_steps(world, requests)
+    world.release(requests)
+    return seconds
+
+
+def time_admissions(world: World, requests: list[Any], num_new_tokens: int) -> float:
+    """Seconds for the admission of every request with the hit that it has; they are freed afterwards."""
+    allocate_slots, look_up = world.manager.allocate_slots, world.manager.get_computed_blocks
+    asked = [(request, *look_up(request)[:2]) for request in requests]
+    started = perf_counter()
+    for request, blocks, num_hit_tokens in asked:
+        allocate_slots(
+            request=request,
+            num_new_tokens=num_new_tokens,
+            num_new_computed_tokens=num_hit_tokens,
+            new_computed_blocks=blocks,
+            num_lookahead_tokens=0,
+            num_external_computed_tokens=0,
+            delay_cache_blocks=False,
+            full_sequence_must_fit=True,
+            reserved_blocks=0,
+            has_scheduled_reqs=True,
+        )
+    seconds = perf_counter() - started
+    world.release(requests)
+    return seconds
+
+
+def admit_miss(world: World, calls: int) -> float:
+    """2,048 tokens, nothing cached: 128 blocks lose their keys and get new ones."""
+    return time_admissions(world, [world.prompt(PROMPT_TOKENS) for _ in range(calls)], PROMPT_TOKENS)
+
+
+def admit_hit(world: World, calls: int) -> float:
+    """2,049 tokens, 2,048 cached in 128 idle blocks."""
+    earlier = [world.admitted(PROMPT_TOKENS) for _ in range(calls)]
+    world.release(earlier)
+    return time_admissions(world, [world.same_prompt(request, PROMPT_TOKENS + 1) for request in earlier], 1)
+
+
+def free(world: World, calls: int) -> float:
+    """A request with 128 keyed blocks."""
+    requests, release = [world.admitted(PROMPT_TOKENS) for _ in range(calls)], world.manager.free
+    started = perf_counter()
+    for request in requests:
+        release(request=request)
+    return perf_counter() - started
+
+
+def time_lookups(world: World, request: Any, calls: int) -> float:
+    """Seconds for a lookup of one request, again and again."""
+    look_up = world.manager.get_computed_blocks
+    started = perf_counter()
+    for _ in range(calls):
+        look_up(request=request)
+    return perf_counter() - started
+
+
+def lookup_hit(world: World, calls: int) -> float:
+    """All of 128 blocks are found."""
+    earlier = world.admitted(PROMPT_TOKENS)
+    world.release([earlier])
+    return time_lookups(world, world.same_prompt(earlier, PROMPT_TOKENS + 1), calls)
+
+
+def lookup_miss(world: World, calls: int) -> float:
+    """The first of 128 blocks is not found."""
+    return time_lookups(world, world.prompt(PROMPT_TOKENS + 1), calls)
+
+
+def refuse_prompt(world: World, calls: int) -> float:
+    """Nothing is free: a new request is refused at stage 0."""
+    running, request = world.exhaust(), world.prompt(PROMPT_TOKENS)
+    allocate_slots = world.manager.allocate_slots
+    started = perf_counter()
+    for _ in range(calls):
+        allocate_slots(request=request, num_new_tokens=PROMPT_TOKENS, full_sequence_must_fit=True)
+    seconds = perf_counter() - started
+    world.release(running)
+    return seconds
+
+
+def refuse_step(world: World, calls: int) -> float:
+    """Nothing is free: a running request that needs a block is refused at stage 2."""
+    running = world.exhaust()
+    world.bare.append(running[0], [7])
+    seconds = time_steps(world, [running[0]], calls)
+    world.release(running)
+    return seconds
+
+
+def new_request(world: World, calls: int) -> float:
+    """128 block hashes of a new request; not a call of the manager."""
+    make, tokens = world.bare.new_request, [7] * PROMPT_TOKENS
+    started = perf_counter()
+    for _ in range(calls):
+        make("r", tokens)
+    return perf_counter() - started
+
+
+CASES = (
+    Case("decode", "decode step, no new block", 8192, decode),
+    Case("decode-fill", "decode step that fills a block", 512, decode_fill),
+    Case("decode-boundary", "decode step that needs a block", 512, decode_boundary),
+    Case("admit-miss", "admit 2,048 tokens, no hit", 16, admit_miss),
+    Case("admit-hit", "admit 2,049 tokens, 2,048 hit", 16, admit_hit),
+    Case("free", "free 2,048 tokens", 16, free),
+    Case("lookup-hit", "look up 128 blocks, all cached", 64, lookup_hit),
+    Case("lookup-miss", "look up 128 blocks, none cached", 2048, lookup_miss),
+    Case("refuse-prompt", "refuse a prompt (stage 0)", 2048, refuse_prompt),
+    Case("refuse-step", "refuse a decode step (stage 2)", 2048, refuse_step),
+    Case("hash-request", "hash a request of 128 blocks", 16, new_request),
+)
