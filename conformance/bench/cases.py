@@ -59,11 +59,12 @@ def decode_boundary(world: World, calls: int) -> float:
 
 
 def time_admissions(world: World, requests: list[Any], num_new_tokens: int) -> float:
-    """Seconds for the admission of every request with the hit that it has; they are freed afterwards."""
+    """Seconds for the admission of every request, each right after its lookup; they are freed afterwards."""
     allocate_slots, look_up = world.manager.allocate_slots, world.manager.get_computed_blocks
-    asked = [(request, *look_up(request)[:2]) for request in requests]
-    started = perf_counter()
-    for request, blocks, num_hit_tokens in asked:
+    seconds = 0.0
+    for request in requests:
+        blocks, num_hit_tokens, *_ = look_up(request)
+        started = perf_counter()
         allocate_slots(
             request=request,
             num_new_tokens=num_new_tokens,
@@ -76,7 +77,7 @@ def time_admissions(world: World, requests: list[Any], num_new_tokens: int) -> f
             reserved_blocks=0,
             has_scheduled_reqs=True,
         )
-    seconds = perf_counter() - started
+        seconds += perf_counter() - started
     world.release(requests)
     return seconds
 
@@ -102,44 +103,48 @@ def free(world: World, calls: int) -> float:
     return perf_counter() - started
 
 
-def time_lookups(world: World, request: Any, calls: int) -> float:
-    """Seconds for a lookup of one request, again and again."""
-    look_up = world.manager.get_computed_blocks
+def time_lookups(world: World, requests: list[Any], calls: int) -> float:
+    """Seconds for lookups of the requests in turn."""
+    look_up, rounds = world.manager.get_computed_blocks, calls // len(requests)
     started = perf_counter()
-    for _ in range(calls):
-        look_up(request=request)
+    for _ in range(rounds):
+        for request in requests:
+            look_up(request=request)
     return perf_counter() - started
 
 
 def lookup_hit(world: World, calls: int) -> float:
     """All of 128 blocks are found."""
-    earlier = world.admitted(PROMPT_TOKENS)
-    world.release([earlier])
-    return time_lookups(world, world.same_prompt(earlier, PROMPT_TOKENS + 1), calls)
+    earlier = [world.admitted(PROMPT_TOKENS) for _ in range(16)]
+    world.release(earlier)
+    return time_lookups(world, [world.same_prompt(request, PROMPT_TOKENS + 1) for request in earlier], calls)
 
 
 def lookup_miss(world: World, calls: int) -> float:
     """The first of 128 blocks is not found."""
-    return time_lookups(world, world.prompt(PROMPT_TOKENS + 1), calls)
+    return time_lookups(world, [world.prompt(PROMPT_TOKENS + 1) for _ in range(64)], calls)
 
 
 def refuse_prompt(world: World, calls: int) -> float:
-    """Nothing is free: a new request is refused at stage 0."""
-    running, request = world.exhaust(), world.prompt(PROMPT_TOKENS)
-    allocate_slots = world.manager.allocate_slots
+    """Nothing is free: new requests are refused at stage 0."""
+    running, waiting = world.exhaust(), [world.prompt(PROMPT_TOKENS) for _ in range(64)]
+    allocate_slots, rounds = world.manager.allocate_slots, calls // len(waiting)
     started = perf_counter()
-    for _ in range(calls):
-        allocate_slots(request=request, num_new_tokens=PROMPT_TOKENS, full_sequence_must_fit=True)
+    for _ in range(rounds):
+        for request in waiting:
+            allocate_slots(request=request, num_new_tokens=PROMPT_TOKENS, full_sequence_must_fit=True)
     seconds = perf_counter() - started
     world.release(running)
     return seconds
 
 
 def refuse_step(world: World, calls: int) -> float:
-    """Nothing is free: a running request that needs a block is refused at stage 2."""
+    """Nothing is free: running requests that need a block are refused at stage 2."""
     running = world.exhaust()
-    world.bare.append(running[0], [7])
-    seconds = time_steps(world, [running[0]], calls)
+    stepping = running[:64]
+    for request in stepping:
+        world.bare.append(request, [7])
+    seconds = time_steps(world, stepping, calls // len(stepping))
     world.release(running)
     return seconds
 

@@ -228,6 +228,7 @@ class VllmAdapter:
             )
         return self._lora_requests[extra_keys]
 
+
 class BareVllm:
     """The manager as vLLM's scheduler holds it, its events off."""
 
