@@ -7,15 +7,19 @@ import gc
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TextIO
 
-from slotproof.conformance.bare import Bare
 from slotproof.conformance.bench.cases import CASES, Case
+from slotproof.conformance.bench.floor import FLOORS, Flat
 from slotproof.conformance.bench.world import World
 from slotproof.conformance.errors import SetupError
 from slotproof.conformance.targets.registry import load_bare
 
 WARMUPS = 1
+
+FLOOR = "floor"
 
 
 def main(order: str) -> None:
@@ -30,17 +34,28 @@ def main(order: str) -> None:
 
 
 def measure(order: dict[str, Any], results: TextIO) -> None:
-    """Both sides of a case one right after the other, so that a machine that slows down slows both."""
+    """All sides of a case one right after the other, so that a machine that slows down slows all of them."""
     sides = [load_bare(name) for name in order["sides"]]
     write(results, {"versions": {side.name: side.version for side in sides}})
+    # A collection in the midst of a value would count the objects of a whole engine.
     gc.disable()
     runner = new_runner(order["values"])
     for num_blocks in order["blocks"]:
-        worlds = [World(side, num_blocks) for side in sides]
+        worlds, flat = [World(side, num_blocks) for side in sides], Flat(num_blocks)
         for case in CASES:
             if case.name in order["cases"]:
-                for world in worlds:
-                    write(results, measured(runner, world, case, num_blocks))
+                for side, sample in samples(case, worlds, flat):
+                    gc.collect()
+                    us = median(runner, f"{case.name} {num_blocks} {side}", sample, case.calls)
+                    write(results, {"case": case.name, "blocks": num_blocks, "side": side, "us": us})
+
+
+def samples(case: Case, worlds: list[World], flat: Flat) -> Iterator[tuple[str, Callable[[], float]]]:
+    """Each side's name, and what gives the seconds of the case's calls."""
+    for world in worlds:
+        yield world.bare.name, partial(case.sample, world, case.calls)
+    if case.name in FLOORS:
+        yield FLOOR, partial(FLOORS[case.name], flat, case.calls)
 
 
 def new_runner(values: int) -> Any:
@@ -52,16 +67,13 @@ def new_runner(values: int) -> Any:
     return runner
 
 
-def measured(runner: Any, world: World, case: Case, num_blocks: int) -> dict[str, Any]:
-    """The median of one case for one side, in microseconds a call."""
-    bare: Bare = world.bare
-    gc.collect()
+def median(runner: Any, name: str, sample: Callable[[], float], calls: int) -> float:
+    """Microseconds a call."""
 
-    def sample(loops: int) -> float:
-        return sum(case.sample(world, case.calls) for _ in range(loops))
+    def seconds(loops: int) -> float:
+        return sum(sample() for _ in range(loops))
 
-    timed = runner.bench_time_func(f"{case.name} {num_blocks} {bare.name}", sample, inner_loops=case.calls)
-    return {"case": case.name, "blocks": num_blocks, "side": bare.name, "us": timed.median() * 1e6}
+    return float(runner.bench_time_func(name, seconds, inner_loops=calls).median()) * 1e6
 
 
 def write(results: TextIO, line: dict[str, Any]) -> None:
