@@ -5,7 +5,9 @@ block size. Law ids (REFUSE-1, ...) name the project's laws.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from slotproof.impl.config import AllocatorConfig
 from slotproof.impl.events import KVEvent
@@ -15,6 +17,9 @@ from slotproof.impl.pool import BlockPool
 from slotproof.impl.preconditions import Hit, check_adoption, check_counts, check_span
 from slotproof.impl.request import Request, RequestStatus
 from slotproof.impl.tables import Adoption, RequestTables
+
+if TYPE_CHECKING:
+    from slotproof.impl.decode_rows import DecodeBlocks, DecodeRows, NewTokens
 
 Blocks = tuple[tuple[int, ...], ...]
 
@@ -38,6 +43,7 @@ class SlotAllocator:
         "_lookup",
         "_max_model_len",
         "_nothing",
+        "_num_closed",
         "_pool",
         "_tables",
         "_watermark",
@@ -61,6 +67,7 @@ class SlotAllocator:
         self._lookup = PrefixLookup(self._pool.index, config.groups)
         self._tables: dict[str, RequestTables] = {}
         self._deferred: deque[list[int]] = deque()
+        self._num_closed = 0
 
     @property
     def config(self) -> AllocatorConfig:
@@ -196,6 +203,52 @@ class SlotAllocator:
         self._settle(tables)
         return new_blocks
 
+    def decode_rows(self, requests: Sequence[Request]) -> "DecodeRows":
+        """Running requests that hold blocks, as the rows of a batch for `allocate_decode`; needs torch.
+
+        Raises `ValueError` for a request that does not run, holds nothing or is named twice.
+        """
+        from slotproof.impl.decode_rows import DecodeRows, check_rows
+
+        check_rows(requests)
+        for request in requests:
+            if request.request_id not in self._tables:
+                raise ValueError(f"decode_rows: request {request.request_id!r} holds no blocks; admit it first")
+        return DecodeRows(requests, [self._tables[request.request_id] for request in requests], self._num_closed)
+
+    def allocate_decode(
+        self,
+        rows: "DecodeRows",
+        num_new_tokens: "NewTokens" = 1,
+        num_lookahead_tokens: int = 0,
+        reserved_blocks: int = 0,
+    ) -> "DecodeBlocks":
+        """One decode step of all rows: `allocate_slots` for each in order, up to the first refusal (BATCH-1).
+
+        num_new_tokens: tokens to compute, drafts included, for every row or, as int64 [rows], for each.
+        num_lookahead_tokens, reserved_blocks: as for `allocate_slots`, for every row.
+
+        The refused row and those after it are untouched, but with a window the refused one gives back what stage 1
+        releases (REFUSE-1). Raises `ValueError` on a caller's mistake; with full attention nothing has changed then.
+        """
+        from slotproof.impl.decode_rows import DecodeBlocks
+
+        self._check_batch(rows, num_new_tokens, num_lookahead_tokens, reserved_blocks)
+        due = rows.due(num_new_tokens, num_lookahead_tokens)
+        if not due and not reserved_blocks:
+            return DecodeBlocks(len(rows), [], [])
+        new = [num_new_tokens] * len(rows) if isinstance(num_new_tokens, int) else num_new_tokens.tolist()
+        if self._windows or reserved_blocks:
+            return self._decode_one_by_one(rows, due, new, num_lookahead_tokens, reserved_blocks)
+        served, num_served, missing = self._plan_batch(rows, due, new, num_lookahead_tokens)
+        blocks = self._deal_out(rows, served, missing)
+        for row in served:
+            request, tables = rows.requests[row], rows.tables[row]
+            self._commit(request, tables, request.num_computed_tokens + new[row])
+            self._settle(tables)
+        rows.settle(served)
+        return DecodeBlocks(num_served, [row for row, lack in zip(served, missing, strict=True) if lack], blocks)
+
     def can_allocate(
         self,
         request: Request,
@@ -264,6 +317,7 @@ class SlotAllocator:
         """Takes all blocks back: per group in group order, tail to head (FREE-1). Silent if it holds none (FREE-2)."""
         tables = self._tables.pop(request.request_id, None)
         if tables is not None:
+            self._num_closed += 1
             for table in tables.live():
                 self._pool.release(reversed(table))
 
@@ -274,6 +328,7 @@ class SlotAllocator:
         """
         tables = self._tables.pop(request.request_id, None)
         if tables is not None:
+            self._num_closed += 1
             self._deferred.append([block for table in tables.live() for block in table])
 
     def return_deferred(self) -> bool:
@@ -355,6 +410,85 @@ class SlotAllocator:
     def index_order(self) -> tuple[int, ...]:
         """Keyed blocks; those sharing a key in the order they were keyed, so the first one is offered."""
         return tuple(self._pool.index)
+
+    def _check_batch(self, rows: "DecodeRows", new: "NewTokens", lookahead: int, reserved: int) -> None:
+        """Raises `ValueError` for counts that cannot be, or a request that was freed since the rows were made."""
+        fewest = new if isinstance(new, int) else int(new.min())
+        if fewest < 1 or lookahead < 0 or reserved < 0:
+            raise ValueError(
+                f"allocate_decode: {fewest} new tokens, {lookahead} lookahead tokens, {reserved} reserved blocks; "
+                "give at least 1 new token and nothing negative"
+            )
+        if rows.num_closed == self._num_closed:
+            return
+        for request, tables in zip(rows.requests, rows.tables, strict=True):
+            if self._tables.get(request.request_id) is not tables:
+                raise ValueError(
+                    f"allocate_decode: request {request.request_id!r} was freed; make the rows anew without it"
+                )
+        rows.num_closed = self._num_closed
+
+    def _plan_batch(
+        self, rows: "DecodeRows", due: list[int], new: list[int], lookahead: int
+    ) -> tuple[list[int], int, list[int]]:
+        """Stage 2 of a batch: the due rows that are served, how many of all rows are, and the blocks each one lacks."""
+        size, longest, left = self._block_size, self._max_model_len, self._pool.queue.count
+        num_groups, missing = len(self._groups), list[int]()
+        computed = rows.num_computed.tolist()
+        for position, row in enumerate(due):
+            request, tables = rows.requests[row], rows.tables[row]
+            request.num_computed_tokens = start = computed[row]
+            end = start + new[row]
+            if start < 0 or end > longest or start > tables.held * size or request.status is not _RUNNING:
+                self._explain_row(request, tables, new[row])
+            lack = max(-(-min(end + lookahead, longest) // size) - tables.held, 0)
+            left -= lack * num_groups
+            if left < 0:
+                return due[:position], row, missing
+            missing.append(lack)
+        return due, len(rows), missing
+
+    def _explain_row(self, request: Request, tables: RequestTables, new: int) -> None:
+        """Raises `ValueError`: says what is wrong with a row."""
+        self._examine(request, tables, new, 0, None, 0, 0, 0)
+        raise ValueError(
+            f"allocate_decode: request {request.request_id!r} is {request.status.value}; "
+            "only running requests are decoded together"
+        )
+
+    def _deal_out(self, rows: "DecodeRows", served: list[int], missing: list[int]) -> list[Blocks]:
+        """Stage 3 of a batch: one pop for all rows, dealt out row by row, group by group."""
+        popped = iter(self._pool.take(sum(missing) * len(self._groups)))
+        blocks: list[Blocks] = []
+        for row, lack in zip(served, missing, strict=True):
+            if lack:
+                tables = rows.tables[row]
+                tables.held += lack
+                new_blocks = tuple(tuple(islice(popped, lack)) for _ in tables.blocks)
+                for table, added in zip(tables.blocks, new_blocks, strict=True):
+                    table += added
+                blocks.append(new_blocks)
+        return blocks
+
+    def _decode_one_by_one(
+        self, rows: "DecodeRows", due: list[int], new: list[int], lookahead: int, reserved: int
+    ) -> "DecodeBlocks":
+        """A batch whose rows may release blocks for one another, or must leave some: a step for each row in turn."""
+        from slotproof.impl.decode_rows import DecodeBlocks
+
+        growing: list[int] = []
+        blocks: list[Blocks] = []
+        for row in range(len(rows)) if reserved else due:
+            request = rows.requests[row]
+            request.num_computed_tokens = int(rows.num_computed[row])
+            new_blocks = self._step(request, rows.tables[row], new[row], lookahead, False, reserved, True)
+            rows.settle([row])
+            if new_blocks is None:
+                return DecodeBlocks(row, growing, blocks)
+            if any(new_blocks):
+                growing.append(row)
+                blocks.append(new_blocks)
+        return DecodeBlocks(len(rows), growing, blocks)
 
     def _examine(
         self,

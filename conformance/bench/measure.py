@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TextIO
 
+from slotproof.conformance.bench.batches import BATCHES, Batch
+from slotproof.conformance.bench.batches import sample as sample_batch
 from slotproof.conformance.bench.cases import CASES, Case
 from slotproof.conformance.bench.floor import FLOORS, Flat
 from slotproof.conformance.bench.world import World
@@ -19,7 +21,7 @@ from slotproof.conformance.targets.registry import load_bare
 
 WARMUPS = 1
 
-FLOOR = "floor"
+OURS, SINGLE, FLOOR = "impl", "single", "floor"
 
 
 def main(order: str) -> None:
@@ -45,9 +47,21 @@ def measure(order: dict[str, Any], results: TextIO) -> None:
         for case in CASES:
             if case.name in order["cases"]:
                 for side, sample in samples(case, worlds, flat):
-                    gc.collect()
                     us = median(runner, f"{case.name} {num_blocks} {side}", sample, case.calls)
                     write(results, {"case": case.name, "blocks": num_blocks, "side": side, "us": us})
+        for batch in BATCHES:
+            if batch.name in order["cases"] and batch.fits(num_blocks):
+                for side, sample in batch_samples(batch, worlds):
+                    us = median(runner, f"{batch.name} {num_blocks} {side}", sample, batch.rows * batch.steps)
+                    write(results, {"case": batch.name, "blocks": num_blocks, "side": side, "us": us})
+
+
+def batch_samples(batch: Batch, worlds: list[World]) -> Iterator[tuple[str, Callable[[], float]]]:
+    """Our batched call, our single call row by row, and the peer's."""
+    for world in worlds:
+        if world.bare.name == OURS:
+            yield OURS, partial(sample_batch, world, batch, True)
+        yield SINGLE if world.bare.name == OURS else world.bare.name, partial(sample_batch, world, batch, False)
 
 
 def samples(case: Case, worlds: list[World], flat: Flat) -> Iterator[tuple[str, Callable[[], float]]]:
@@ -69,6 +83,8 @@ def new_runner(values: int) -> Any:
 
 def median(runner: Any, name: str, sample: Callable[[], float], calls: int) -> float:
     """Microseconds a call."""
+
+    gc.collect()
 
     def seconds(loops: int) -> float:
         return sum(sample() for _ in range(loops))

@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from slotproof.conformance.bench.batches import BATCHES
 from slotproof.conformance.bench.cases import CASES
 from slotproof.conformance.bench.floor import FLOORS
+from slotproof.conformance.bench.measure import OURS
 from slotproof.conformance.errors import SetupError
 from slotproof.conformance.remote import command_in
 
-OURS, FLOOR = "impl", "floor"
 PEERS = ("vllm",)
-UNCOUNTED = ("hash-request",)
-"""Cases that are no call of the allocator, and so not part of the mean."""
+COUNTED = frozenset(case.name for case in CASES) - {"hash-request"}
+"""The cases that the mean is taken over: the calls that both sides have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Timings:
         ratios = [
             ratio
             for case, blocks in self.us
-            if blocks == num_blocks and case not in UNCOUNTED
+            if blocks == num_blocks and case in COUNTED
             if (ratio := self.ratio(case, blocks, peer)) is not None
         ]
         return prod(ratios) ** (1 / len(ratios)) if ratios else None
@@ -104,4 +105,6 @@ def run(
 
 def number_of_measurements(cases: Sequence[str], blocks: Sequence[int], peer: Peer | None) -> int:
     """How many medians a run will report."""
-    return sum(1 + (peer is not None) + (case.name in FLOORS) for case in CASES if case.name in cases) * len(blocks)
+    singles = sum(1 + (peer is not None) + (case.name in FLOORS) for case in CASES if case.name in cases)
+    fitting = sum(batch.fits(size) for batch in BATCHES for size in blocks if batch.name in cases)
+    return singles * len(blocks) + fitting * (2 + (peer is not None))

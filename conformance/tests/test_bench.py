@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from slotproof.conformance.bench.batches import BATCHES, Batch, sample
 from slotproof.conformance.bench.cases import CASES, Case
 from slotproof.conformance.bench.floor import FLOORS, Flat
 from slotproof.conformance.bench.run import Timings
@@ -73,6 +74,18 @@ def test_a_step_that_fills_a_block_keys_it_and_another_one_does_not() -> None:
     assert len(world.manager.cached_blocks()) == SMALL - 1 - 64
     samples["decode-fill"](world, 64)
     assert len(world.manager.cached_blocks()) == SMALL - 1
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("batch", BATCHES[:2], ids=[batch.name for batch in BATCHES[:2]])
+def test_a_batch_decodes_all_rows_and_leaves_a_free_pool(batch: Batch, batched: bool) -> None:
+    pytest.importorskip("torch", reason="a batch needs torch")
+    world = World(load_bare("impl"), SMALL)
+    keyed = len(world.manager.cached_blocks())
+    assert sample(world, batch, batched) > 0
+    assert world.manager.num_free_blocks == SMALL - 1
+    # Only the last block of a row ends without a key.
+    assert keyed - len(world.manager.cached_blocks()) == batch.rows
 
 
 @pytest.mark.parametrize("name", FLOORS)
