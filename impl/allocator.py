@@ -234,13 +234,13 @@ class SlotAllocator:
         from slotproof.impl.decode_rows import DecodeBlocks
 
         self._check_batch(rows, num_new_tokens, num_lookahead_tokens, reserved_blocks)
-        due = rows.due(num_new_tokens, num_lookahead_tokens)
+        due, computed = rows.due(num_new_tokens, num_lookahead_tokens)
         if not due and not reserved_blocks:
             return DecodeBlocks(len(rows), [], [])
         new = [num_new_tokens] * len(rows) if isinstance(num_new_tokens, int) else num_new_tokens.tolist()
         if self._windows or reserved_blocks:
             return self._decode_one_by_one(rows, due, new, num_lookahead_tokens, reserved_blocks)
-        served, num_served, missing = self._plan_batch(rows, due, new, num_lookahead_tokens)
+        served, num_served, missing = self._plan_batch(rows, due, computed, new, num_lookahead_tokens)
         blocks = self._deal_out(rows, served, missing)
         for row in served:
             request, tables = rows.requests[row], rows.tables[row]
@@ -429,15 +429,14 @@ class SlotAllocator:
         rows.num_closed = self._num_closed
 
     def _plan_batch(
-        self, rows: "DecodeRows", due: list[int], new: list[int], lookahead: int
+        self, rows: "DecodeRows", due: list[int], computed: list[int], new: list[int], lookahead: int
     ) -> tuple[list[int], int, list[int]]:
         """Stage 2 of a batch: the due rows that are served, how many of all rows are, and the blocks each one lacks."""
         size, longest, left = self._block_size, self._max_model_len, self._pool.queue.count
         num_groups, missing = len(self._groups), list[int]()
-        computed = rows.num_computed.tolist()
-        for position, row in enumerate(due):
+        for position, (row, start) in enumerate(zip(due, computed, strict=True)):
             request, tables = rows.requests[row], rows.tables[row]
-            request.num_computed_tokens = start = computed[row]
+            request.num_computed_tokens = start
             end = start + new[row]
             if start < 0 or end > longest or start > tables.held * size or request.status is not _RUNNING:
                 self._explain_row(request, tables, new[row])
@@ -478,9 +477,10 @@ class SlotAllocator:
 
         growing: list[int] = []
         blocks: list[Blocks] = []
+        computed = rows.num_computed.tolist()
         for row in range(len(rows)) if reserved else due:
             request = rows.requests[row]
-            request.num_computed_tokens = int(rows.num_computed[row])
+            request.num_computed_tokens = computed[row]
             new_blocks = self._step(request, rows.tables[row], new[row], lookahead, False, reserved, True)
             rows.settle([row])
             if new_blocks is None:

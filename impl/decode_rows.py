@@ -36,46 +36,50 @@ class DecodeBlocks:
 class DecodeRows:
     """Requests that are decoded together; made by `SlotAllocator.decode_rows`.
 
-    num_computed: int64 [rows], `Request.num_computed_tokens` of each row. The engine advances it; the field of a
-        request that is due is brought up to date, the others' are left alone.
-
-    `Request.append` goes on as ever. When a request of the batch is freed, the rows are made anew.
+    `advance` counts computed tokens for all rows; `Request.num_computed_tokens` is brought up to date only when a row
+    is due. `Request.append` goes on as ever. When a request of the batch is freed, the rows are made anew.
     """
 
-    __slots__ = ("_quiet_until", "_reach", "_threshold", "num_closed", "num_computed", "requests", "tables")
+    __slots__ = ("_computed", "_quiet_until", "_slack", "num_closed", "requests", "tables")
 
     def __init__(self, requests: Sequence[Request], tables: Sequence[RequestTables], num_closed: int) -> None:
         self.requests = list(requests)
         self.tables = list(tables)
         self.num_closed = num_closed
-        self.num_computed = torch.tensor([request.num_computed_tokens for request in requests], dtype=torch.int64)
+        self._computed = torch.tensor([request.num_computed_tokens for request in requests], dtype=torch.int64)
         self._quiet_until = torch.tensor([table.quiet_until for table in tables], dtype=torch.int64)
-        self._reach = 0
-        self._threshold = self._quiet_until
+        self._slack = 0
 
     def __len__(self) -> int:
         return len(self.requests)
 
-    def due(self, num_new_tokens: NewTokens, num_lookahead_tokens: int) -> list[int]:
-        """The rows, in order, whose call would change something."""
-        if isinstance(num_new_tokens, Tensor):
-            threshold = self._quiet_until - num_new_tokens - num_lookahead_tokens
-        else:
-            threshold = self._threshold_for(num_new_tokens + num_lookahead_tokens)
-        return (self.num_computed > threshold).nonzero().flatten().tolist()
+    @property
+    def num_computed(self) -> Tensor:
+        """Computed tokens, int64 [rows]; a copy."""
+        return self._computed.clone()
 
-    def _threshold_for(self, reach: int) -> Tensor:
-        """Computed tokens up to which rows are quiet; kept, because steps mostly reach equally far."""
-        if reach != self._reach:
-            self._reach, self._threshold = reach, self._quiet_until - reach
-        return self._threshold
+    def advance(self, num_tokens: NewTokens) -> None:
+        """Counts tokens as computed, for every row or, as int64 [rows], for each; without rejected drafts."""
+        self._computed += num_tokens
+        self._slack -= num_tokens if isinstance(num_tokens, int) else int(num_tokens.max())
+
+    def due(self, num_new_tokens: NewTokens, num_lookahead_tokens: int) -> tuple[list[int], list[int]]:
+        """The rows, in order, whose call would change something, and their computed tokens."""
+        reach = num_new_tokens + num_lookahead_tokens
+        if isinstance(reach, int) and reach <= self._slack:
+            return [], []
+        room = self._quiet_until - self._computed
+        due = (room < reach).nonzero().flatten()
+        if not len(due):
+            self._slack = int(room.min()) if len(room) else 0
+            return [], []
+        self._slack = 0
+        return due.tolist(), self._computed[due].tolist()
 
     def settle(self, rows: list[int]) -> None:
         """Takes over how long the tables of these rows will be quiet now."""
         if rows:
-            at = torch.tensor(rows)
-            self._quiet_until[at] = torch.tensor([self.tables[row].quiet_until for row in rows])
-            self._threshold = self._quiet_until - self._reach
+            self._quiet_until[torch.tensor(rows)] = torch.tensor([self.tables[row].quiet_until for row in rows])
 
 
 def check_rows(requests: Sequence[Request]) -> None:

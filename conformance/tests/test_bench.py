@@ -84,8 +84,9 @@ def test_a_batch_decodes_all_rows_and_leaves_a_free_pool(batch: Batch, batched: 
     keyed = len(world.manager.cached_blocks())
     assert sample(world, batch, batched) > 0
     assert world.manager.num_free_blocks == SMALL - 1
-    # Only the last block of a row ends without a key.
-    assert keyed - len(world.manager.cached_blocks()) == batch.rows
+    # Rows end with a last block that has no key; of 16 phases one ends with a full one.
+    full = batch.rows // 16 if batch.steps == 16 else 0
+    assert keyed - len(world.manager.cached_blocks()) == batch.rows - full
 
 
 @pytest.mark.parametrize("name", FLOORS)

@@ -92,10 +92,12 @@ def test_equals_the_single_calls_up_to_the_first_refusal(kind: str) -> None:
             assert state(allocator, names) == state(single, names)
             seen["refused"] += answer.num_served < len(running)
             seen["grown"] += bool(answer.rows)
+            # Some drafts are rejected.
+            accepted = [0] * len(running)
             for row, twin in enumerate(singles[: answer.num_served]):
-                # Some drafts are rejected.
-                twin.num_computed_tokens = min(twin.num_computed_tokens + new[row], twin.num_tokens)
-                rows.num_computed[row] = twin.num_computed_tokens
+                accepted[row] = min(new[row], twin.num_tokens - twin.num_computed_tokens)
+                twin.num_computed_tokens += accepted[row]
+            rows.advance(accepted[0] if len(set(accepted)) == 1 else torch.tensor(accepted))
     assert min(seen["refused"], seen["grown"]) > 50, seen
 
 
@@ -164,11 +166,12 @@ def test_rows_are_running_requests_that_hold_blocks_and_none_is_freed() -> None:
     waiting.status = RequestStatus.RUNNING
     with pytest.raises(ValueError, match="'c' holds no blocks; admit it first"):
         allocator.decode_rows([waiting])
-    rows.num_computed[1] = 5
+    rows.advance(torch.tensor([0, 1]))
+    assert rows.num_computed.tolist() == [4, 5]
     with pytest.raises(ValueError, match=r"'b'.*5 computed tokens but 4 slots"):
         allocator.allocate_decode(rows)
     running[1].status = RequestStatus.PREEMPTED
-    rows.num_computed[1] = 4
+    rows.advance(torch.tensor([0, -1]))
     with pytest.raises(ValueError, match="'b' is preempted; only running"):
         allocator.allocate_decode(rows)
     allocator.free(running[1])
