@@ -24,6 +24,14 @@ class Bare(Protocol):
         """A waiting request, its full blocks hashed."""
         ...
 
+    def new_request_of_keys(self, request_id: str, num_tokens: int, keys: Sequence[int]) -> Any:
+        """A waiting request that stands for tokens nobody knows: a number stands for each full block's prefix."""
+        ...
+
+    def num_cached(self, manager: Any) -> int:
+        """Blocks that carry a key."""
+        ...
+
     def set_running(self, request: Any, num_computed_tokens: int) -> None:
         """What a scheduler notes after an admission."""
         ...

@@ -194,6 +194,15 @@ class BareImpl:
         """A waiting request, its full blocks hashed."""
         return Request(request_id, token_ids, block_size=self._block_size)
 
+    def new_request_of_keys(self, request_id: str, num_tokens: int, keys: Sequence[int]) -> Request:
+        """A waiting request; a number stands for each full block's prefix."""
+        hashes = [key.to_bytes(32, "big") for key in keys]
+        return Request(request_id, [0] * num_tokens, block_size=self._block_size, block_hashes=hashes)
+
+    def num_cached(self, manager: SlotAllocator) -> int:
+        """Blocks that carry a key."""
+        return len(manager.cached_blocks())
+
     def set_running(self, request: Request, num_computed_tokens: int) -> None:
         """What a scheduler notes after an admission."""
         request.status = RequestStatus.RUNNING

@@ -34,6 +34,7 @@ _ADAPTERS = {
 
 _BARE = {
     "impl": ("slotproof.conformance.targets.impl", "BareImpl"),
+    "reference": ("slotproof.conformance.workload.reference", "BareReference"),
     "vllm": ("slotproof.conformance.targets.vllm", "BareVllm"),
 }
 
@@ -69,7 +70,7 @@ def load_bare(name: str) -> Bare:
         SetupError: when there is none, or its package is missing.
     """
     if name not in _BARE:
-        raise SetupError(f"{name!r} cannot be called without an adapter; use {' or '.join(_BARE)}.")
+        raise SetupError(f"{name!r} cannot be called without an adapter; use {', '.join(_BARE)}.")
     module, attribute = _BARE[name]
     return cast(Bare, getattr(importlib.import_module(module), attribute)())
 

@@ -248,10 +248,14 @@ class BareVllm:
         """A waiting request, its full blocks hashed."""
         return self._request(request_id, token_ids, self._hasher)
 
-    def new_request_of_hashes(self, request_id: str, num_tokens: int, hashes: Sequence[bytes]) -> Any:
-        """A waiting request whose full blocks are hashed already."""
-        keys = list(hashes)
-        return self._request(request_id, [0] * num_tokens, lambda request: keys[len(request.block_hashes) :])
+    def new_request_of_keys(self, request_id: str, num_tokens: int, keys: Sequence[int]) -> Any:
+        """A waiting request; a number stands for each full block's prefix."""
+        hashes = [key.to_bytes(32, "big") for key in keys]
+        return self._request(request_id, [0] * num_tokens, lambda request: hashes[len(request.block_hashes) :])
+
+    def num_cached(self, manager: Any) -> int:
+        """Blocks that carry a key."""
+        return sum(block.block_hash is not None for block in manager.block_pool.blocks)
 
     def set_running(self, request: Any, num_computed_tokens: int) -> None:
         """What the scheduler notes after an admission."""
