@@ -25,7 +25,7 @@ FORMATS = "Mooncake (JSON lines with hash_ids), WEKA (JSON lines with sessions),
 class TraceRequest:
     """One request of a trace.
 
-    arrival: seconds since the trace or its session began; None where the trace has no times.
+    arrival: seconds as the file has them, since the trace, the session or the sub-agent began; None where it has none.
     ids: what stands for each block of the prompt and everything before it, `id_tokens` tokens a block; the last id may
         stand for a partial block. None where the trace has none.
     """
@@ -124,7 +124,7 @@ def _weka(lines: Iterable[str]) -> Requests:
     for number, line in enumerate(lines, start=1):
         session = _json(line)
         size = _count(session, "block_size", least=1)
-        for row in _flat(session.get("requests"), 0.0):
+        for row in _flat(session.get("requests")):
             prompt, ids = _count(row, "in", least=1), _runs(row)
             if len(ids) != prompt // size:
                 raise _BadLineError(
@@ -135,17 +135,17 @@ def _weka(lines: Iterable[str]) -> Requests:
             yield TraceRequest(number, number, row["t"], prompt, _count(row, "out"), size, keys)
 
 
-def _flat(rows: Any, started: float) -> Iterator[dict[str, Any]]:
-    """The requests of a session in order, those of its sub-agents in their place; their times begin with theirs."""
+def _flat(rows: Any) -> Iterator[dict[str, Any]]:
+    """The requests of a session in order, those of its sub-agents in their place."""
     if not isinstance(rows, list):
         raise _BadLineError("its requests are no list")
     for row in rows:
         if not isinstance(row, dict) or not isinstance(row.get("t"), int | float):
             raise _BadLineError("a request without a time t")
         if row.get("type") == "subagent":
-            yield from _flat(row.get("requests"), started + row["t"])
+            yield from _flat(row.get("requests"))
         else:
-            yield row | {"t": started + row["t"]}
+            yield row
 
 
 def _runs(row: dict[str, Any]) -> tuple[int, ...]:
@@ -217,7 +217,7 @@ def _ids(row: dict[str, Any], name: str) -> tuple[int, ...]:
 
 
 def load_requests(path: Path, limit: int | None, by_time: bool) -> list[TraceRequest]:
-    """The requests to serve, in the order of the file or, if `by_time`, of their arrivals.
+    """The requests to serve, in the order of the file or, if `by_time`, of their arrivals, then sessions, then lines.
 
     Raises:
         SetupError: for a trace that cannot be read, has nothing to serve, or has no times to go by.
