@@ -13,6 +13,9 @@ from torch import Tensor
 NUM_SIDES = 2
 """Keys and values."""
 
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8)
+"""Moving bits needs no arithmetic, and not every operator knows every dtype (fp8)."""
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryConfig:
@@ -53,16 +56,19 @@ class MemoryConfig:
 class KVMemory:
     """Keys and values of every block, one tensor [B, 2, S, H, D] a layer. Block 0, the null block, takes padding."""
 
-    __slots__ = ("_bits", "config", "device", "tensors")
+    __slots__ = ("_bits", "_rows", "config", "device", "tensors")
 
     def __init__(self, config: MemoryConfig) -> None:
         self.config = config
         self.device = torch.device(config.device)
         shape = (config.num_blocks, NUM_SIDES, config.block_size, config.num_heads, config.head_size)
         self.tensors = [torch.zeros(shape, dtype=config.dtype, device=self.device) for _ in range(max(config.layers))]
-        # Not every operator knows every dtype (fp8); moving bits needs none but integers.
-        as_bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[config.dtype.itemsize]
+        as_bits = next(dtype for dtype in INTEGERS if dtype.itemsize == config.dtype.itemsize)
         self._bits = [tensor.view(as_bits) for tensor in self.tensors]
+        # A block is one row of numbers as wide as its size allows.
+        num_bytes = self.tensors[0][0].nbytes
+        widest = next(dtype for dtype in INTEGERS if num_bytes % dtype.itemsize == 0)
+        self._rows = [tensor.view(config.num_blocks, -1).view(widest) for tensor in self.tensors]
 
     def write(self, group: int, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
         """Writes a layer's keys and values [tokens, H, D] to `slots`, int64 [tokens], all different (MEM-3)."""
@@ -93,8 +99,8 @@ class KVMemory:
         """Sets these blocks to 0 in every layer."""
         if blocks:
             at = self._sent(blocks)
-            for bits in self._bits:
-                bits.index_fill_(0, at, 0)
+            for rows in self._rows:
+                rows.index_fill_(0, at, 0)
 
     def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copies whole blocks in every layer, all from what they held before; no block is a destination twice.
@@ -107,8 +113,8 @@ class KVMemory:
         if len(set(destinations)) < len(destinations):
             raise ValueError(f"copy_blocks: a block is a destination twice in {list(pairs)}; copy to each one once")
         source, destination = self._sent([source for source, _ in pairs]), self._sent(destinations)
-        for bits in self._bits:
-            bits.index_copy_(0, destination, bits.index_select(0, source))
+        for rows in self._rows:
+            rows.index_copy_(0, destination, rows.index_select(0, source))
 
     def _layer(self, tensors: list[Tensor], group: int, layer: int) -> Tensor:
         if not 0 <= layer < self.config.layers[group]:
