@@ -17,6 +17,7 @@ from slotproof.conformance.remote import command_in
 from slotproof.conformance.targets.registry import load_bare
 from slotproof.conformance.workload.elsewhere import serve_in
 from slotproof.conformance.workload.lru import lru_table
+from slotproof.conformance.workload.overlap import session_overlaps, summary
 from slotproof.conformance.workload.serve import Served, Setting, longest_prompt, serve
 from slotproof.conformance.workload.trace import TraceRequest
 
@@ -78,11 +79,24 @@ def report(
         table.add_row(*cells(row, setting))
     console.print(table)
     console.print()
+    if words := overlap_words(requests, selection):
+        print_text(console, words)
     print_text(
         console,
         f"{total.hit_blocks:,} hit blocks, token hit rate {total.hit_rate:.6f}, {total.evictions:,} evictions, "
         f"{total.refused:,} refused.",
         "bold",
+    )
+
+
+def overlap_words(requests: list[TraceRequest], selection: Selection) -> str:
+    """What the sessions of a trace have in common with themselves; nothing for a trace without several sessions."""
+    if requests[0].session == requests[-1].session or requests[0].ids is None or selection.by_time:
+        return ""
+    least, lower, median, upper, most, mean = summary(session_overlaps(requests))
+    return (
+        f"Blocks of a session that its request before has: min {least:.1%}, quartiles {lower:.1%} {median:.1%} "
+        f"{upper:.1%}, max {most:.1%}, mean {mean:.1%}."
     )
 
 

@@ -12,6 +12,7 @@ from slotproof.conformance.cli.app import app
 from slotproof.conformance.errors import SetupError
 from slotproof.conformance.targets.registry import load_bare
 from slotproof.conformance.workload.lru import hit_share, lru_table
+from slotproof.conformance.workload.overlap import common_prefix, session_overlaps, summary
 from slotproof.conformance.workload.serve import Setting, prompt_keys, serve
 from slotproof.conformance.workload.trace import TraceRequest, load_requests, read_trace
 
@@ -141,6 +142,22 @@ def test_plain_lru_counts_prefixes_and_keeps_the_last_used() -> None:
     # With room for three, 5 evicts 1, so the last prompt finds nothing.
     assert hit_share(prompts, 3) == 2 / 10
     assert [capacity for capacity, _ in lru_table(prompts * 20)] == [0, 0, 0, 1, 2, None]
+
+
+def test_overlap_is_what_the_request_before_has_of_all_blocks_of_a_session() -> None:
+    def request(session: int, *ids: int) -> TraceRequest:
+        return TraceRequest(1, session, 0.0, 64, 1, 64, ids)
+
+    sessions = [request(1, 1, 2), request(1, 1, 2, 3), request(1, 1, 4), request(2, 1, 2), request(3)]
+    assert session_overlaps(sessions) == [3 / 7, 0.0]
+    assert [common_prefix((1, 2, 3), other) for other in ((), (9,), (1,), (1, 2, 3, 4), (1, 2, 9))] == [0, 0, 1, 3, 2]
+    assert summary([0.0, 0.5, 1.0]) == (0.0, 0.25, 0.5, 0.75, 1.0, 0.5)
+
+
+def test_the_command_tells_how_sessions_overlap(tmp_path: Path) -> None:
+    path = written(tmp_path, json.dumps(WEKA_SESSION) + "\n" + json.dumps(WEKA_SESSION))
+    assert "Blocks of a session that its request before has: min 25.0%" in replay(str(path)).stdout
+    assert "request before" not in replay(str(path), "--by-time").stdout
 
 
 def replay(*arguments: str) -> Any:
