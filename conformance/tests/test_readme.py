@@ -66,6 +66,10 @@ def test_the_specification_is_an_oracle_in_three_lines() -> None:
     exec(example, {})
 
 
+def test_the_allocator_does_what_the_page_says() -> None:
+    exec(block_with("python", "from slotproof.impl import"), {})
+
+
 def test_the_hypothesis_example_is_a_test_case(tutorial: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tutorial)
     monkeypatch.syspath_prepend(str(tutorial))
