@@ -57,6 +57,7 @@ it has `request_id`, which means the request as last sent, the one of the messag
 
 import builtins
 import contextlib
+import importlib.util
 import inspect
 import json
 import select
@@ -66,11 +67,10 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import IO, Any
 
-import slotproof.conformance
-import slotproof.spec
 from slotproof.conformance.adapter import Adapter, BlockIds, Hit, Profile, RequestView, Strictness
 from slotproof.conformance.errors import AdapterError, SetupError
 from slotproof.conformance.remote_scheduler import RemoteScheduler
@@ -91,11 +91,16 @@ REMEMBERED_CHANGES = 4
 """A question is asked ahead for this many changes after it was last asked."""
 
 _BOOTSTRAP = """
-import json, sys, types
+import importlib, importlib.util, json, sys, types
+lent = json.loads(sys.argv[1])
 root = sys.modules["slotproof"] = types.ModuleType("slotproof")
-root.__path__ = json.loads(sys.argv[1])
-from slotproof.conformance.serve import main
-main(sys.argv[2])
+root.__path__ = lent["homes"]
+for name, file in lent["packages"].items():
+    if importlib.util.find_spec(name) is None:
+        spec = importlib.util.spec_from_file_location(name, file)
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+importlib.import_module(sys.argv[2]).main(*sys.argv[3:])
 """
 
 Question = tuple[str, str | int | None]
@@ -112,9 +117,25 @@ def start_python(target: str, python: str) -> "RemoteAdapter | RemoteScheduler":
         raise SetupError(
             f"There is no program {python!r} to run the target {target!r} with; give the path of a Python."
         )
-    portions = [*slotproof.spec.__path__, *slotproof.conformance.__path__]
+    return connect(Channel(command_in(python, "slotproof.conformance.serve", target), f"{target}@{python}"))
+
+
+def command_in(python: str, module: str, *arguments: str, packages: Sequence[str] = ()) -> list[str]:
+    """The command that calls `main` of one of our modules in the environment of another Python.
+
+    That environment is lent this project's rooms and the pure-Python `packages` that it lacks.
+    """
+    rooms = ("spec", "impl", "conformance")
+    portions = [folder for room in rooms for folder in _found(f"slotproof.{room}").submodule_search_locations or ()]
     homes = list(dict.fromkeys(str(Path(portion).parent) for portion in portions))
-    return connect(Channel([python, "-c", _BOOTSTRAP, json.dumps(homes), target], f"{target}@{python}"))
+    files = {name: _found(name).origin for name in packages}
+    return [python, "-c", _BOOTSTRAP, json.dumps({"homes": homes, "packages": files}), module, *arguments]
+
+
+def _found(name: str) -> ModuleSpec:
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    return spec
 
 
 def start_command(command: str) -> "RemoteAdapter | RemoteScheduler":

@@ -5,16 +5,21 @@ block size. Law ids (REFUSE-1, ...) name the project's laws.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from slotproof.impl.config import AllocatorConfig
 from slotproof.impl.events import KVEvent
-from slotproof.impl.groups import ceil_div
-from slotproof.impl.lookup import hit_blocks, longest_hit
+from slotproof.impl.groups import SlidingWindow, ceil_div
+from slotproof.impl.lookup import FoundBlocks, PrefixLookup
 from slotproof.impl.pool import BlockPool
 from slotproof.impl.preconditions import Hit, check_adoption, check_counts, check_span
 from slotproof.impl.request import Request, RequestStatus
-from slotproof.impl.tables import RequestTables
+from slotproof.impl.tables import Adoption, RequestTables
+
+if TYPE_CHECKING:
+    from slotproof.impl.decode_rows import DecodeBlocks, DecodeRows, NewTokens
 
 Blocks = tuple[tuple[int, ...], ...]
 
@@ -30,14 +35,19 @@ class SlotAllocator:
 
     __slots__ = (
         "_block_size",
+        "_caching",
         "_caps",
         "_config",
         "_deferred",
         "_groups",
+        "_lookup",
+        "_max_model_len",
         "_nothing",
+        "_num_closed",
         "_pool",
         "_tables",
         "_watermark",
+        "_windows",
     )
 
     def __init__(self, config: AllocatorConfig) -> None:
@@ -45,12 +55,19 @@ class SlotAllocator:
         self._config = config
         self._groups = config.groups
         self._block_size = config.block_size
+        self._max_model_len = config.max_model_len
+        self._caching = config.enable_caching
         self._watermark = config.watermark_blocks
         self._caps = [group.admission_cap(in_flight, config.max_model_len) for group in config.groups]
+        self._windows = [
+            (position, group) for position, group in enumerate(config.groups) if isinstance(group, SlidingWindow)
+        ]
         self._nothing: Blocks = ((),) * len(config.groups)
         self._pool = BlockPool(config)
+        self._lookup = PrefixLookup(self._pool.index, config.groups)
         self._tables: dict[str, RequestTables] = {}
         self._deferred: deque[list[int]] = deque()
+        self._num_closed = 0
 
     @property
     def config(self) -> AllocatorConfig:
@@ -86,19 +103,30 @@ class SlotAllocator:
         would, so nothing with full attention (REFUSE-1). Raises `ValueError`, changing nothing, on a
         caller's mistake: see `preconditions.py`.
         """
-        # The decode fast path. Arguments are not keyword-only because that alone would add a third to its time.
         tables = self._tables.get(request.request_id)
         if (
             tables is not None
-            and num_lookahead_tokens >= 0
-            and 0 < num_new_tokens <= tables.quiet_until - request.num_computed_tokens - num_lookahead_tokens
-            and request.status is _RUNNING
             and new_computed_blocks is None
-            and not (
-                num_new_computed_tokens or num_external_computed_tokens or reserved_blocks or full_sequence_must_fit
-            )
+            and not (num_new_computed_tokens or num_external_computed_tokens or full_sequence_must_fit)
         ):
-            return self._nothing
+            # Most decode steps change nothing. They are the reason why arguments are not keyword-only: that alone
+            # would add a third to their time.
+            if (
+                0 < num_new_tokens <= tables.quiet_until - request.num_computed_tokens - num_lookahead_tokens
+                and num_lookahead_tokens >= 0
+                and not reserved_blocks
+                and request.status is _RUNNING
+            ):
+                return self._nothing
+            return self._step(
+                request,
+                tables,
+                num_new_tokens,
+                num_lookahead_tokens,
+                delay_cache_blocks,
+                reserved_blocks,
+                has_scheduled_reqs,
+            )
 
         hit, total = self._examine(
             request,
@@ -110,28 +138,116 @@ class SlotAllocator:
             num_external_computed_tokens,
             reserved_blocks,
         )
+        adoption = None if tables is not None or total == 0 else self._plan_adoption(hit, total)
         watermark = self._watermark if has_scheduled_reqs and request.status is not _RUNNING else 0
         queue = self._pool.queue
 
         # Stage 0
-        if full_sequence_must_fit and self._count_sequence(request, tables, hit, total) + watermark > queue.count:
+        if full_sequence_must_fit and self._need_whole(request, tables, adoption) + watermark > queue.count:
             return None
         # Stage 1
         if tables is not None:
             self._release_skipped(tables, total - request.num_in_flight_tokens)
         # Stage 2
-        slots = min(total + num_new_tokens + num_lookahead_tokens, self._config.max_model_len)
-        if self._count(tables, slots, hit, total) + watermark > queue.count - reserved_blocks:
+        slots = min(total + num_new_tokens + num_lookahead_tokens, self._max_model_len)
+        if self._need(tables, adoption, slots) + watermark > queue.count - reserved_blocks:
             return None
         # Stage 3
         if tables is None:
-            tables = self._open(request.request_id, hit, num_new_computed_tokens, num_external_computed_tokens)
-        new_blocks = self._grow(tables, slots)
+            tables = self._open(request.request_id, adoption, total)
+        missing = -(-slots // self._block_size) - tables.held
+        new_blocks = self._grow(tables, missing) if missing > 0 else self._nothing
         # Stage 4
         if not delay_cache_blocks:
             self._commit(request, tables, total + num_new_tokens)
         self._settle(tables)
         return new_blocks
+
+    def _step(
+        self,
+        request: Request,
+        tables: RequestTables,
+        new: int,
+        lookahead: int,
+        delay: bool,
+        reserved: int,
+        scheduled: bool,
+    ) -> Blocks | None:
+        """Stages 1 to 4 for a request that holds blocks and adopts none."""
+        size, held, computed = self._block_size, tables.held, request.num_computed_tokens
+        end = computed + new
+        if (
+            new <= 0
+            or lookahead < 0
+            or reserved < 0
+            or not 0 <= computed <= held * size
+            or end > self._max_model_len
+            or request.num_in_flight_tokens < 0
+            or request.block_size != size
+        ):
+            self._examine(request, tables, new, 0, None, lookahead, 0, reserved)
+        # Stage 1
+        if self._windows:
+            self._release_skipped(tables, computed - request.num_in_flight_tokens)
+        # Stage 2
+        slots = min(end + lookahead, self._max_model_len)
+        missing = max(-(-slots // size) - held, 0)
+        watermark = self._watermark if scheduled and request.status is not _RUNNING else 0
+        if missing * len(self._groups) + watermark > self._pool.queue.count - reserved:
+            return None
+        # Stage 3
+        new_blocks = self._grow(tables, missing) if missing else self._nothing
+        # Stage 4
+        if not delay:
+            self._commit(request, tables, end)
+        self._settle(tables)
+        return new_blocks
+
+    def decode_rows(self, requests: Sequence[Request]) -> "DecodeRows":
+        """Running requests that hold blocks, as the rows of a batch for `allocate_decode`; needs torch.
+
+        Raises `ValueError` for a request that does not run, holds nothing or is named twice.
+        """
+        from slotproof.impl.decode_rows import DecodeRows, check_rows
+
+        check_rows(requests)
+        for request in requests:
+            if request.request_id not in self._tables:
+                raise ValueError(f"decode_rows: request {request.request_id!r} holds no blocks; admit it first")
+        return DecodeRows(requests, [self._tables[request.request_id] for request in requests], self._num_closed)
+
+    def allocate_decode(
+        self,
+        rows: "DecodeRows",
+        num_new_tokens: "NewTokens" = 1,
+        num_lookahead_tokens: int = 0,
+        reserved_blocks: int = 0,
+    ) -> "DecodeBlocks":
+        """One decode step of all rows: `allocate_slots` for each in order, up to the first refusal (BATCH-1).
+
+        num_new_tokens: tokens to compute, drafts included, for every row or, as int64 [rows], for each.
+        num_lookahead_tokens, reserved_blocks: as for `allocate_slots`, for every row.
+
+        The refused row and those after it are untouched, but with a window the refused one gives back what stage 1
+        releases (REFUSE-1). Raises `ValueError` on a caller's mistake; with full attention nothing has changed then.
+        """
+        from slotproof.impl.decode_rows import DecodeBlocks
+
+        self._check_batch(rows, num_new_tokens, num_lookahead_tokens, reserved_blocks)
+        due, computed = rows.due(num_new_tokens, num_lookahead_tokens)
+        if not due and not reserved_blocks:
+            return DecodeBlocks(len(rows), [], [])
+        new = [num_new_tokens] * len(rows) if isinstance(num_new_tokens, int) else num_new_tokens.tolist()
+        if self._windows or reserved_blocks:
+            return self._decode_one_by_one(rows, due, new, num_lookahead_tokens, reserved_blocks)
+        served, num_served, missing = self._plan_batch(rows, due, computed, new, num_lookahead_tokens)
+        blocks = self._deal_out(rows, served, missing)
+        for row in served:
+            request, tables = rows.requests[row], rows.tables[row]
+            self._commit(request, tables, request.num_computed_tokens + new[row])
+            self._settle(tables)
+        rows.settle(served)
+        return DecodeBlocks(num_served, [row for row, lack in zip(served, missing, strict=True) if lack], blocks)
 
     def can_allocate(
         self,
@@ -161,14 +277,15 @@ class SlotAllocator:
             num_external_computed_tokens,
             reserved_blocks,
         )
+        adoption = None if tables is not None or total == 0 else self._plan_adoption(hit, total)
         watermark = self._watermark if has_scheduled_reqs and request.status is not _RUNNING else 0
         free = self._pool.queue.count
-        if full_sequence_must_fit and self._count_sequence(request, tables, hit, total) + watermark > free:
+        if full_sequence_must_fit and self._need_whole(request, tables, adoption) + watermark > free:
             return False
         if tables is not None:
             free += self._count_releasable(tables, total - request.num_in_flight_tokens)
-        slots = min(total + num_new_tokens + num_lookahead_tokens, self._config.max_model_len)
-        return self._count(tables, slots, hit, total) + watermark <= free - reserved_blocks
+        slots = min(total + num_new_tokens + num_lookahead_tokens, self._max_model_len)
+        return self._need(tables, adoption, slots) + watermark <= free - reserved_blocks
 
     def get_computed_blocks(self, request: Request) -> tuple[Blocks, int]:
         """The longest hit of at most num_tokens - 1 tokens: blocks per group and tokens; changes nothing (LOOKUP-1).
@@ -176,14 +293,15 @@ class SlotAllocator:
         Null (0) stands where a window does not look. Of several blocks with one key the one keyed first is
         taken. No blocks and 0 tokens if caching is off.
         """
-        limit = min(len(request.block_hashes), (request.num_tokens - 1) // self._block_size)
-        if not self._config.enable_caching or limit <= 0:
+        limit = (len(request.token_ids) - 1) // self._block_size
+        if not self._caching or limit <= 0:
             return self._nothing, 0
-        index, hashes = self._pool.index, request.block_hashes
-        length = longest_hit(index, self._groups, hashes, limit)
-        if not length:
+        blocks = self._lookup.find(request.block_hashes, limit)
+        if not blocks:
             return self._nothing, 0
-        return hit_blocks(index, self._groups, hashes, length), length * self._block_size
+        found = FoundBlocks(blocks)
+        found.request, found.found_in, found.num_dropped = request, self._pool.index, self._pool.index.num_dropped
+        return found, len(blocks[0]) * self._block_size
 
     def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
         """Keys the full blocks of the first `num_computed_tokens` tokens, finalized ones only (HASH-1, HASH-2).
@@ -199,7 +317,8 @@ class SlotAllocator:
         """Takes all blocks back: per group in group order, tail to head (FREE-1). Silent if it holds none (FREE-2)."""
         tables = self._tables.pop(request.request_id, None)
         if tables is not None:
-            for table in tables.blocks:
+            self._num_closed += 1
+            for table in tables.live():
                 self._pool.release(reversed(table))
 
     def defer_free(self, request: Request) -> None:
@@ -209,7 +328,8 @@ class SlotAllocator:
         """
         tables = self._tables.pop(request.request_id, None)
         if tables is not None:
-            self._deferred.append([block for table in tables.blocks for block in table])
+            self._num_closed += 1
+            self._deferred.append([block for table in tables.live() for block in table])
 
     def return_deferred(self) -> bool:
         """Takes back the oldest waiting free, from the last group's tail to the first group's head (FREE-1).
@@ -240,8 +360,7 @@ class SlotAllocator:
                     f"evict_blocks: no block {block} in a pool of {self._config.num_blocks}; "
                     "give ids that the allocator handed out"
                 )
-        for block in blocks:
-            self._pool.drop_key(block)
+        self._pool.drop_keys(blocks)
 
     def reset_prefix_cache(self) -> bool:
         """Takes every key away if nothing is held, and says whether it did; queue order stays (RESET-1)."""
@@ -292,6 +411,85 @@ class SlotAllocator:
         """Keyed blocks; those sharing a key in the order they were keyed, so the first one is offered."""
         return tuple(self._pool.index)
 
+    def _check_batch(self, rows: "DecodeRows", new: "NewTokens", lookahead: int, reserved: int) -> None:
+        """Raises `ValueError` for counts that cannot be, or a request that was freed since the rows were made."""
+        fewest = new if isinstance(new, int) else int(new.min())
+        if fewest < 1 or lookahead < 0 or reserved < 0:
+            raise ValueError(
+                f"allocate_decode: {fewest} new tokens, {lookahead} lookahead tokens, {reserved} reserved blocks; "
+                "give at least 1 new token and nothing negative"
+            )
+        if rows.num_closed == self._num_closed:
+            return
+        for request, tables in zip(rows.requests, rows.tables, strict=True):
+            if self._tables.get(request.request_id) is not tables:
+                raise ValueError(
+                    f"allocate_decode: request {request.request_id!r} was freed; make the rows anew without it"
+                )
+        rows.num_closed = self._num_closed
+
+    def _plan_batch(
+        self, rows: "DecodeRows", due: list[int], computed: list[int], new: list[int], lookahead: int
+    ) -> tuple[list[int], int, list[int]]:
+        """Stage 2 of a batch: the due rows that are served, how many of all rows are, and the blocks each one lacks."""
+        size, longest, left = self._block_size, self._max_model_len, self._pool.queue.count
+        num_groups, missing = len(self._groups), list[int]()
+        for position, (row, start) in enumerate(zip(due, computed, strict=True)):
+            request, tables = rows.requests[row], rows.tables[row]
+            request.num_computed_tokens = start
+            end = start + new[row]
+            if start < 0 or end > longest or start > tables.held * size or request.status is not _RUNNING:
+                self._explain_row(request, tables, new[row])
+            lack = max(-(-min(end + lookahead, longest) // size) - tables.held, 0)
+            left -= lack * num_groups
+            if left < 0:
+                return due[:position], row, missing
+            missing.append(lack)
+        return due, len(rows), missing
+
+    def _explain_row(self, request: Request, tables: RequestTables, new: int) -> None:
+        """Raises `ValueError`: says what is wrong with a row."""
+        self._examine(request, tables, new, 0, None, 0, 0, 0)
+        raise ValueError(
+            f"allocate_decode: request {request.request_id!r} is {request.status.value}; "
+            "only running requests are decoded together"
+        )
+
+    def _deal_out(self, rows: "DecodeRows", served: list[int], missing: list[int]) -> list[Blocks]:
+        """Stage 3 of a batch: one pop for all rows, dealt out row by row, group by group."""
+        popped = iter(self._pool.take(sum(missing) * len(self._groups)))
+        blocks: list[Blocks] = []
+        for row, lack in zip(served, missing, strict=True):
+            if lack:
+                tables = rows.tables[row]
+                tables.held += lack
+                new_blocks = tuple(tuple(islice(popped, lack)) for _ in tables.blocks)
+                for table, added in zip(tables.blocks, new_blocks, strict=True):
+                    table += added
+                blocks.append(new_blocks)
+        return blocks
+
+    def _decode_one_by_one(
+        self, rows: "DecodeRows", due: list[int], new: list[int], lookahead: int, reserved: int
+    ) -> "DecodeBlocks":
+        """A batch whose rows may release blocks for one another, or must leave some: a step for each row in turn."""
+        from slotproof.impl.decode_rows import DecodeBlocks
+
+        growing: list[int] = []
+        blocks: list[Blocks] = []
+        computed = rows.num_computed.tolist()
+        for row in range(len(rows)) if reserved else due:
+            request = rows.requests[row]
+            request.num_computed_tokens = computed[row]
+            new_blocks = self._step(request, rows.tables[row], new[row], lookahead, False, reserved, True)
+            rows.settle([row])
+            if new_blocks is None:
+                return DecodeBlocks(row, growing, blocks)
+            if any(new_blocks):
+                growing.append(row)
+                blocks.append(new_blocks)
+        return DecodeBlocks(len(rows), growing, blocks)
+
     def _examine(
         self,
         request: Request,
@@ -304,44 +502,72 @@ class SlotAllocator:
         reserved: int,
     ) -> tuple[Hit, int]:
         """Checks the call; returns the hit, empty per group if there is none, and computed + hit + external tokens."""
-        check_counts(request, new, hit_tokens, lookahead, external, reserved)
-        total = request.num_computed_tokens + hit_tokens + external
-        held = 0 if tables is None else tables.held
-        check_span(request, self._config, total + new, held)
-        if hit is None or not any(hit):
+        computed, held = request.num_computed_tokens, 0 if tables is None else tables.held
+        total = computed + hit_tokens + external
+        if (
+            new < 0
+            or hit_tokens < 0
+            or lookahead < 0
+            or external < 0
+            or reserved < 0
+            or computed < 0
+            or request.num_in_flight_tokens < 0
+            or total + new == computed
+            or total + new > self._max_model_len
+            or computed > held * self._block_size
+            or request.block_size != self._block_size
+        ):
+            check_counts(request, new, hit_tokens, lookahead, external, reserved)
+            check_span(request, self._config, total + new, held)
+        if hit is None or not (hit_tokens or any(hit)):
             hit = self._nothing
         if hit_tokens or external or hit is not self._nothing:
             check_adoption(request, self._config, self._pool.index, held, hit_tokens, hit, external)
         return hit, total
 
-    def _count_sequence(self, request: Request, tables: RequestTables | None, hit: Hit, total: int) -> int:
-        """Blocks that stage 0 charges for the whole request, capped per window group (ADMIT-1)."""
-        num_tokens = min(request.num_tokens, self._config.max_model_len)
-        return self._count(tables, num_tokens, hit, total, self._caps)
+    def _plan_adoption(self, hit: Hit, total: int) -> Adoption:
+        """What a new request takes over of `total` hit and external tokens; changes nothing."""
+        refs, adoption = self._pool.refs, Adoption()
+        for group, found in zip(self._groups, hit, strict=True):
+            skipped = group.skipped_blocks(total)
+            kept = found[skipped:]
+            adoption.nulls.append(skipped)
+            adoption.kept.append(kept)
+            run = self._pool.is_idle_run(kept)
+            adoption.runs.append(run)
+            adoption.idle.append(kept if run else [block for block in kept if refs[block] == 0])
+        return adoption
 
-    def _count(
-        self, tables: RequestTables | None, num_tokens: int, hit: Hit, total: int, caps: list[int | None] | None = None
+    def _need_whole(self, request: Request, tables: RequestTables | None, adoption: Adoption | None) -> int:
+        """Blocks that stage 0 charges for the whole request, capped per window group (ADMIT-1)."""
+        num_tokens = min(len(request.token_ids), self._max_model_len)
+        return self._need(tables, adoption, num_tokens, self._caps if self._windows else None)
+
+    def _need(
+        self,
+        tables: RequestTables | None,
+        adoption: Adoption | None,
+        num_tokens: int,
+        caps: list[int | None] | None = None,
     ) -> int:
         """Blocks that leave the free queue to reach `num_tokens` slots: new ones and idle hits (COUNT-1, COUNT-2)."""
-        required = ceil_div(num_tokens, self._block_size)
-        refs = self._pool.refs
+        required = -(-num_tokens // self._block_size)
         held = 0 if tables is None else tables.held
+        if adoption is None and caps is None:
+            return max(required - held, 0) * len(self._groups)
         count = 0
-        for position, group in enumerate(self._groups):
+        for position in range(len(self._groups)):
             cap = None if caps is None else caps[position]
             wanted = required if cap is None or required < cap else cap
-            if held:
-                count += max(wanted - held, 0)
-                continue
-            skipped = group.skipped_blocks(total)
-            found = hit[position]
-            count += max(wanted - max(skipped, len(found)), 0)
-            count += [refs[block] for block in found[skipped:]].count(0)
+            if adoption is not None:
+                held = adoption.nulls[position] + len(adoption.kept[position])
+                count += len(adoption.idle[position])
+            count += max(wanted - held, 0)
         return count
 
     def _release_skipped(self, tables: RequestTables, processed: int) -> None:
         """Stage 1: lets go of blocks behind the windows, last one first, leaving null (SKIP-1)."""
-        for position, group in enumerate(self._groups):
+        for position, group in self._windows:
             nulls, skipped = tables.nulls[position], group.skipped_blocks(processed)
             if skipped > nulls:
                 table = tables.blocks[position]
@@ -355,62 +581,61 @@ class SlotAllocator:
         refs = self._pool.refs
         return sum(
             refs[block] == 1
-            for position, group in enumerate(self._groups)
+            for position, group in self._windows
             for block in tables.blocks[position][tables.nulls[position] : group.skipped_blocks(processed)]
         )
 
-    def _open(self, request_id: str, hit: Hit, hit_tokens: int, external: int) -> RequestTables:
+    def _open(self, request_id: str, adoption: Adoption | None, total: int) -> RequestTables:
         """First half of stage 3: new tables, with the hit and external prefix adopted (COMMIT-1)."""
         tables = self._tables[request_id] = RequestTables(len(self._groups))
-        total = hit_tokens + external
-        if not total:
+        if adoption is None:
             return tables
-        for position, group in enumerate(self._groups):
-            skipped = group.skipped_blocks(total)
-            kept = hit[position][skipped:]
-            self._pool.touch(kept)
-            tables.blocks[position] = [*[0] * skipped, *kept]
-            tables.nulls[position] = skipped
+        for kept, idle, run in zip(adoption.kept, adoption.idle, adoption.runs, strict=True):
+            if run:
+                self._pool.touch_run(kept)
+            else:
+                self._pool.touch(kept, idle)
+        tables.blocks = [[*[0] * nulls, *kept] for nulls, kept in zip(adoption.nulls, adoption.kept, strict=True)]
+        tables.nulls = adoption.nulls
         tables.cached = [len(table) for table in tables.blocks]
-        length = ceil_div(total, self._block_size)
+        tables.considered = min(tables.cached)
+        tables.held = ceil_div(total, self._block_size)
         for table in tables.blocks:
-            table += self._pool.take(length - len(table))
+            table += self._pool.take(tables.held - len(table))
         return tables
 
-    def _grow(self, tables: RequestTables, slots: int) -> Blocks:
+    def _grow(self, tables: RequestTables, missing: int) -> Blocks:
         """Second half of stage 3: pops what is missing, group by group (COMMIT-2)."""
-        missing = ceil_div(slots, self._block_size) - tables.held
-        if missing <= 0:
-            return self._nothing
-        popped = [self._pool.take(missing) for _ in self._groups]
-        for table, blocks in zip(tables.blocks, popped, strict=True):
-            table += blocks
-        return tuple(map(tuple, popped))
+        tables.held += missing
+        new_blocks: list[tuple[int, ...]] = []
+        for table in tables.blocks:
+            popped = self._pool.take(missing)
+            table += popped
+            new_blocks.append(tuple(popped))
+        return tuple(new_blocks)
 
     def _commit(self, request: Request, tables: RequestTables, num_tokens: int) -> None:
         """Stage 4: keys the full blocks of the finalized tokens among the first `num_tokens` (HASH-1, HASH-2)."""
-        if not self._config.enable_caching:
+        full = min(num_tokens, len(request.token_ids)) // self._block_size
+        if full <= tables.considered or not self._caching:
             return
-        full = min(num_tokens, request.num_tokens) // self._block_size
         cached = tables.cached
         if cached is None:
-            if full <= 0:
-                return
             cached = tables.cached = [0] * len(self._groups)
         for position, table in enumerate(tables.blocks):
             if full > cached[position]:
                 self._pool.store_keys(request, table, cached[position], full, position)
                 cached[position] = full
+        tables.considered = full
 
     def _settle(self, tables: RequestTables) -> None:
         """Works out how far calls can reach before a pop, a key or a release is due."""
         size = self._block_size
-        quiet = min(tables.held * size, self._config.max_model_len)
-        if self._config.enable_caching:
-            cached = 0 if tables.cached is None else min(tables.cached)
-            quiet = min(quiet, (cached + 1) * size - 1)
-        for position, group in enumerate(self._groups):
-            release_point = group.release_point(tables.nulls[position])
-            if release_point is not None and release_point < quiet:
-                quiet = release_point
+        quiet = tables.held * size
+        if quiet > self._max_model_len:
+            quiet = self._max_model_len
+        if self._caching and quiet >= (tables.considered + 1) * size:
+            quiet = (tables.considered + 1) * size - 1
+        for position, group in self._windows:
+            quiet = min(quiet, group.release_point(tables.nulls[position]))
         tables.quiet_until = quiet

@@ -41,6 +41,13 @@ class FreeQueue:
             before[right] = left
         self.count -= len(blocks)
 
+    def remove_run(self, blocks: Sequence[int]) -> None:
+        """Takes blocks out that stand side by side, the last one of `blocks` first."""
+        left, right = self.before[blocks[-1]], self.after[blocks[0]]
+        self.after[left] = right
+        self.before[right] = left
+        self.count -= len(blocks)
+
     def push_front(self, blocks: Sequence[int]) -> None:
         """Puts a run at the front; its first block becomes the next one popped."""
         self._insert(NULL_BLOCK, blocks, self.after[NULL_BLOCK])

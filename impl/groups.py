@@ -21,10 +21,6 @@ class FullAttention:
         """Leading blocks no longer needed once `num_tokens` are computed."""
         return 0
 
-    def release_point(self, nulls: int) -> int | None:
-        """Computed tokens at which block number `nulls` stops being needed; never, here."""
-        return None
-
     def admission_cap(self, max_in_flight_tokens: int, max_model_len: int) -> int | None:
         """Most blocks one request can hold at once; None means no cap (ADMIT-1)."""
         return None
@@ -41,7 +37,7 @@ class SlidingWindow:
         """Leading blocks wholly behind the window once `num_tokens` are computed (SKIP-1)."""
         return max(0, num_tokens - self.window + 1) // self.block_size
 
-    def release_point(self, nulls: int) -> int | None:
+    def release_point(self, nulls: int) -> int:
         """Computed tokens at which block number `nulls` leaves the window: inverse of `skipped_blocks`."""
         return (nulls + 1) * self.block_size + self.window - 1
 

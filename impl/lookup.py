@@ -5,55 +5,82 @@ from collections.abc import Sequence
 from slotproof.impl.free_queue import NULL_BLOCK
 from slotproof.impl.groups import Group, SlidingWindow
 from slotproof.impl.prefix_index import PrefixIndex
+from slotproof.impl.request import Request
 
 
-def longest_hit(index: PrefixIndex, groups: Sequence[Group], hashes: Sequence[bytes], limit: int) -> int:
-    """Blocks of the longest hit of at most `limit` blocks, the same in every group; changes nothing."""
-    windows: list[tuple[int, int]] = []
-    for position, group in enumerate(groups):
-        if isinstance(group, SlidingWindow):
-            windows.append((position, group.hit_run))
-        else:
-            limit = _leading_run(index, position, hashes, limit)
-    while limit:
-        shortest = limit
-        for position, run in windows:
-            shortest = _window_hit(index, position, run, hashes, shortest)
-        # A full-attention hit stays one when it is shortened, a window hit may not.
-        if shortest == limit or len(windows) == 1:
-            return shortest
-        limit = shortest
-    return 0
+class FoundBlocks(tuple[tuple[int, ...], ...]):
+    """The blocks of a hit, one tuple per group; it knows whether it is still what the lookup found."""
+
+    found_in: PrefixIndex
+    num_dropped: int
+    request: Request
+
+    def still_offered(self, request: Request, index: PrefixIndex) -> bool:
+        """Whether it was found for this request in this index, and no key was taken away since."""
+        return self.request is request and self.found_in is index and self.num_dropped == index.num_dropped
 
 
-def hit_blocks(
-    index: PrefixIndex, groups: Sequence[Group], hashes: Sequence[bytes], length: int
-) -> tuple[tuple[int, ...], ...]:
-    """The blocks of a hit of `length` blocks, one tuple per group, null where a window does not look."""
-    tables: list[tuple[int, ...]] = []
-    for position, group in enumerate(groups):
-        skipped = max(length - group.hit_run, 0) if isinstance(group, SlidingWindow) else 0
-        found = [index.find(position, block_hash) for block_hash in hashes[skipped:length]]
-        tables.append((*[NULL_BLOCK] * skipped, *found))
-    return tuple(tables)
+class PrefixLookup:
+    """Finds hits in one index; changes nothing."""
 
+    __slots__ = ("_full", "_index", "_num_groups", "_windows")
 
-def _leading_run(index: PrefixIndex, group: int, hashes: Sequence[bytes], limit: int) -> int:
-    for position in range(limit):
-        if index.find(group, hashes[position]) == NULL_BLOCK:
-            return position
-    return limit
+    def __init__(self, index: PrefixIndex, groups: Sequence[Group]) -> None:
+        self._index = index
+        self._num_groups = len(groups)
+        self._windows = [(at, group.hit_run) for at, group in enumerate(groups) if isinstance(group, SlidingWindow)]
+        self._full = [at for at, group in enumerate(groups) if not isinstance(group, SlidingWindow)]
 
+    def find(self, hashes: Sequence[bytes], limit: int) -> tuple[tuple[int, ...], ...]:
+        """The blocks of the longest hit of at most `limit` blocks, the same number in every group.
 
-def _window_hit(index: PrefixIndex, group: int, run: int, hashes: Sequence[bytes], limit: int) -> int:
-    """Longest length of at most `limit` whose last `run` blocks (all, if shorter) are cached."""
-    length = limit
-    while length:
-        # The leftmost miss rules out every length up to `run` blocks behind it, so go on at the miss.
-        for position in range(max(length - run, 0), length):
-            if index.find(group, hashes[position]) == NULL_BLOCK:
-                length = position
-                break
-        else:
-            return length
-    return 0
+        Null where a window does not look; an empty tuple if there is no hit.
+        """
+        found: dict[int, list[int]] = {}
+        for group in self._full:
+            found[group] = blocks = []
+            offered = self._index.offered[group]
+            for position in range(limit):
+                block = offered.get(hashes[position])
+                if block is None:
+                    limit = position
+                    break
+                blocks.append(block)
+            if not limit:
+                return ()
+        if not self._windows:
+            return tuple(tuple(blocks[:limit]) for blocks in found.values())
+        length = self._common_length(hashes, limit)
+        if not length:
+            return ()
+        for group, run in self._windows:
+            skipped = max(length - run, 0)
+            offered = self._index.offered[group]
+            found[group] = [*[NULL_BLOCK] * skipped, *[offered[block_hash] for block_hash in hashes[skipped:length]]]
+        return tuple(tuple(found[group][:length]) for group in range(self._num_groups))
+
+    def _common_length(self, hashes: Sequence[bytes], limit: int) -> int:
+        """Longest length of at most `limit` that is a hit in every window group."""
+        while limit:
+            shortest = limit
+            for group, run in self._windows:
+                shortest = self._window_hit(group, run, hashes, shortest)
+            # A full-attention hit stays one when it is shortened, a window hit may not.
+            if shortest == limit or len(self._windows) == 1:
+                return shortest
+            limit = shortest
+        return 0
+
+    def _window_hit(self, group: int, run: int, hashes: Sequence[bytes], limit: int) -> int:
+        """Longest length of at most `limit` whose last `run` blocks (all, if shorter) are cached."""
+        offered = self._index.offered[group]
+        length = limit
+        while length:
+            # The leftmost miss rules out every length up to `run` blocks behind it, so go on at the miss.
+            for position in range(max(length - run, 0), length):
+                if hashes[position] not in offered:
+                    length = position
+                    break
+            else:
+                return length
+        return 0

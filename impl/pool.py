@@ -28,32 +28,54 @@ class BlockPool:
     def take(self, count: int) -> list[int]:
         """Pops `count` blocks from the front, keyless and held once (COMMIT-2). The caller has counted."""
         taken = self.queue.pop(count)
-        refs, hash_of = self.refs, self.index.hash_of
+        if self._events is not None:
+            self._note_removals(taken)
+        self.index.drop(taken)
+        refs = self.refs
         for block in taken:
-            if hash_of[block] is not None:
-                self.drop_key(block)
             refs[block] = 1
         return taken
 
-    def touch(self, blocks: Sequence[int]) -> None:
-        """Holds keyed blocks, each named once, once more; idle ones leave the queue (COMMIT-1)."""
+    def is_idle_run(self, blocks: Sequence[int]) -> bool:
+        """Whether all are idle and stand side by side, the last one first, as a table's do since it was freed."""
+        if not blocks:
+            return False
+        refs, after = self.refs, self.queue.after
+        right = after[blocks[0]]
+        for block in blocks:
+            if refs[block] or after[block] != right:
+                return False
+            right = block
+        return True
+
+    def touch(self, blocks: Sequence[int], idle: Sequence[int]) -> None:
+        """Holds keyed blocks, each named once, once more; those of them that are `idle` leave the queue (COMMIT-1)."""
         refs = self.refs
-        self.queue.remove([block for block in blocks if refs[block] == 0])
+        self.queue.remove(idle)
         for block in blocks:
             refs[block] += 1
 
+    def touch_run(self, blocks: Sequence[int]) -> None:
+        """Does the same for an idle run, whose place in the queue is one step to leave."""
+        refs = self.refs
+        self.queue.remove_run(blocks)
+        for block in blocks:
+            refs[block] = 1
+
     def release(self, blocks: Iterable[int]) -> None:
-        """Lets go of each block once, in order; those at 0 are queued as FREE-1 says. Nulls are passed over."""
-        refs, hash_of = self.refs, self.index.hash_of
+        """Lets go of each block once, in order; those at 0 are queued as FREE-1 says. None of them is null."""
+        refs, hash_of, all_to_back = self.refs, self.index.hash_of, self._all_to_back
         front: list[int] = []
         back: list[int] = []
         for block in blocks:
-            if block == NULL_BLOCK:
+            if refs[block] > 1:
+                refs[block] -= 1
                 continue
-            refs[block] -= 1
-            if refs[block] == 0:
-                keep = self._all_to_back or hash_of[block] is not None
-                (back if keep else front).append(block)
+            refs[block] = 0
+            if all_to_back or hash_of[block] is not None:
+                back.append(block)
+            else:
+                front.append(block)
         if front:
             self.queue.push_front(front)
         if back:
@@ -61,24 +83,31 @@ class BlockPool:
 
     def store_keys(self, request: Request, table: Sequence[int], start: int, end: int, group: int) -> None:
         """Keys the non-null entries `start`..`end` - 1 of a table of `group` (HASH-2)."""
-        hashes, add = request.block_hashes, self.index.add
-        stored: list[bytes] = []
-        for position in range(start, end):
-            block = table[position]
-            if block != NULL_BLOCK:
-                add(block, group, hashes[position])
-                stored.append(hashes[position])
-        if self._events is not None and stored:
+        hashes = request.block_hashes
+        self.index.add(group, table, hashes, start, end)
+        if self._events is None:
+            return
+        stored = tuple(hashes[position] for position in range(start, end) if table[position] != NULL_BLOCK)
+        if stored:
             size = request.block_size
             parent = hashes[start - 1] if start else None
             tokens = tuple(request.token_ids[start * size : end * size])
-            self._events.append(BlockStored(tuple(stored), parent, tokens, size, group))
+            self._events.append(BlockStored(stored, parent, tokens, size, group))
 
-    def drop_key(self, block: int) -> None:
-        """Takes the key of `block` away, if it has one (EVICT-1)."""
-        block_hash = self.index.drop(block)
-        if block_hash is not None and self._events is not None:
-            self._events.append(BlockRemoved(block_hash, self.index.group_of[block]))
+    def drop_keys(self, blocks: list[int]) -> None:
+        """Takes the keys of these blocks away (EVICT-1)."""
+        if self._events is not None:
+            self._note_removals(blocks)
+        self.index.drop(blocks)
+
+    def _note_removals(self, blocks: list[int]) -> None:
+        """One event a key that is about to go."""
+        assert self._events is not None
+        hash_of, group_of = self.index.hash_of, self.index.group_of
+        for block in dict.fromkeys(blocks):
+            block_hash = hash_of[block]
+            if block_hash is not None:
+                self._events.append(BlockRemoved(block_hash, group_of[block]))
 
     def clear_keys(self) -> bool:
         """Takes every key away if nothing is held; says whether it did (RESET-1)."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from slotproof.impl.config import AllocatorConfig
+from slotproof.impl.lookup import FoundBlocks
 from slotproof.impl.prefix_index import PrefixIndex
 from slotproof.impl.request import Request
 
@@ -52,6 +53,13 @@ def check_adoption(
     request: Request, config: AllocatorConfig, index: PrefixIndex, held: int, hit_tokens: int, hit: Hit, external: int
 ) -> None:
     """A hit or external prefix comes first, and every hit block still carries the key of its position."""
+    if (
+        isinstance(hit, FoundBlocks)
+        and not held
+        and len(hit[0]) * config.block_size == hit_tokens
+        and hit.still_offered(request, index)
+    ):
+        return
     if held:
         raise ValueError(
             f"{_name(request)}: hit or external tokens for a request that already holds blocks; "

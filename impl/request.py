@@ -21,8 +21,9 @@ class Request:
     Draft tokens never enter a request; they are only a count inside `num_new_tokens`, so they cannot be
     hashed (HASH-1). The scheduler owns `status`, `num_computed_tokens` and `num_in_flight_tokens`; grow
     `token_ids` through `append` only, which keeps `block_hashes` (one 32-byte key per full block) in step.
-    Raises `ValueError` on a block size below 1, a token id outside 64-bit signed, or an extra key that is
-    no str, int or bytes.
+    `block_hashes` takes over keys that were computed elsewhere, of the first blocks; the others are hashed here.
+    Raises `ValueError` on a block size below 1, a token id outside 64-bit signed, an extra key that is no str, int or
+    bytes, or more keys than full blocks.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class Request:
         block_size: int,
         cache_salt: str | None = None,
         extra_keys: tuple[ExtraKey, ...] = (),
+        block_hashes: Iterable[bytes] = (),
     ) -> None:
         if block_size < 1:
             raise ValueError(f"request {request_id!r}: block_size is {block_size}; give at least 1 token")
@@ -55,13 +57,18 @@ class Request:
         self.cache_salt = cache_salt
         self.extra_keys = extra_keys
         self.token_ids: list[int] = []
-        self.block_hashes: list[bytes] = []
+        self.block_hashes: list[bytes] = list(block_hashes)
         self.num_computed_tokens = 0
         self.num_in_flight_tokens = 0
         self.status = RequestStatus.WAITING
         self._hasher = BlockHasher(block_size, cache_salt, extra_keys)
         self.append(token_ids)
         self.num_prompt_tokens = len(self.token_ids)
+        if len(self.block_hashes) > self.num_prompt_tokens // block_size:
+            raise ValueError(
+                f"request {request_id!r}: {len(self.block_hashes)} block hashes for {self.num_prompt_tokens} tokens in "
+                f"blocks of {block_size}; give one for each full block at most"
+            )
 
     @property
     def num_tokens(self) -> int:

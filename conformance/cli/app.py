@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from slotproof.conformance.cli import demo, diff, explain, explore, laws, mutate, new_adapter, prove, replay, verify
+from slotproof.conformance.cli import bench, demo, diff, explain, explore, laws, mutate, new_adapter, prove, replay, verify
 from slotproof.conformance.cli.output import print_json, warn
 from slotproof.conformance.errors import SetupError
 
@@ -38,7 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for module in (verify, prove, explore, diff, mutate, replay, explain, laws, new_adapter, demo):
+for module in (verify, prove, explore, diff, mutate, replay, explain, laws, bench, new_adapter, demo):
     app.command(module.NAME, epilog=module.EXAMPLE)(module.command)
 
 

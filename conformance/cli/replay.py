@@ -1,12 +1,14 @@
-"""`slotproof replay`: a counterexample or a vector, call by call."""
+"""`slotproof replay`: a counterexample or a vector, call by call, or a recorded request trace."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from slotproof.conformance.actions import perform
 from slotproof.conformance.adapter import Adapter, Strictness
+from slotproof.conformance.cli import workload
 from slotproof.conformance.cli.files import find_vector
 from slotproof.conformance.cli.options import AsJson
 from slotproof.conformance.cli.output import new_console, others_on_stderr, print_json, print_text
@@ -19,13 +21,40 @@ from slotproof.conformance.smoke import smoke_check
 from slotproof.conformance.targets.registry import load_allocator
 from slotproof.conformance.vector import Mismatch, Vector, not_for, run_vector
 from slotproof.conformance.violation import Violation
+from slotproof.conformance.workload.trace import is_trace, load_requests
+from slotproof.spec.config import FreeOrder
 from slotproof.spec.laws import BY_ID
 from slotproof.spec.snapshot import Snapshot
 
 NAME = "replay"
 EXAMPLE = "Example: slotproof replay counterexample.json impl"
 
-File = Annotated[str, typer.Argument(help="A counterexample, a vector file, or the name of a shipped vector.")]
+File = Annotated[
+    str, typer.Argument(help="A counterexample, a vector file, the name of a shipped vector, or a request trace.")
+]
+TRACE = "Request traces"
+Blocks = Annotated[
+    int | None,
+    typer.Option(help="Blocks in the pool, the null block included.", show_default="10001", rich_help_panel=TRACE),
+]
+BlockSize = Annotated[
+    int | None,
+    typer.Option(
+        help="Tokens a block; divides what an id stands for.", show_default="as the ids", rich_help_panel=TRACE
+    ),
+]
+Order = Annotated[FreeOrder, typer.Option(help="Where freed blocks without a key go.", rich_help_panel=TRACE)]
+First = Annotated[
+    int | None, typer.Option("--first", metavar="N", help="Only the first N requests.", min=1, rich_help_panel=TRACE)
+]
+ByTime = Annotated[
+    bool,
+    typer.Option("--by-time", help="Serve by time of arrival, not in the order of the file.", rich_help_panel=TRACE),
+]
+Lru = Annotated[
+    bool, typer.Option("--lru", help="Plain LRU for several capacities instead of an allocator.", rich_help_panel=TRACE)
+]
+Plot = Annotated[Path | None, typer.Option(help="Draw hit rate and usage to this image.", rich_help_panel=TRACE)]
 Target = Annotated[
     str | None, typer.Argument(help="As for verify.", show_default="the target a counterexample names, else impl")
 ]
@@ -65,8 +94,22 @@ class Replayed:
         return self.violation is not None and self.due in self.violation.law_ids
 
 
-def command(file: File, target: Target = None, as_json: AsJson = False) -> None:
+def command(
+    file: File,
+    target: Target = None,
+    blocks: Blocks = None,
+    block_size: BlockSize = None,
+    free_order: Order = FreeOrder.UNHASHED_FIRST,
+    first: First = None,
+    by_time: ByTime = False,
+    lru: Lru = False,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
     """Carry a counterexample or a vector out on a target, and show what each call answers.
+
+    A recorded request trace (.jsonl, .csv, also .gz: Mooncake, WEKA, Azure, Vidur) is served one request at a time by
+    impl, vllm or reference: hit rate, evictions, refusals and usage.
 
     Exit code 0: every law and every expected value holds; 1: one does not; 2: the file or the target cannot be used.
     """
@@ -78,6 +121,10 @@ def command(file: File, target: Target = None, as_json: AsJson = False) -> None:
         else:
             print_text(new_console(), trace_text(of_scheduler))
         raise typer.Exit(0 if of_scheduler.holds else 1)
+    if is_trace(Path(file)):
+        selection = workload.Selection(Path(file), first, by_time)
+        serve_trace(selection, target or "impl", (blocks, block_size, free_order), lru, plot, as_json)
+        return
     vector = find_vector(file)
     name = target or (vector.violates["target"] if vector.violates is not None else "impl")
     with others_on_stderr():
@@ -87,6 +134,22 @@ def command(file: File, target: Target = None, as_json: AsJson = False) -> None:
     else:
         print_text(new_console(), text_of(replayed))
     raise typer.Exit(0 if replayed.holds else 1)
+
+
+def serve_trace(
+    selection: workload.Selection,
+    target: str,
+    pool: tuple[int | None, int | None, FreeOrder],
+    lru: bool,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Serve a request trace, or give it to plain LRU."""
+    requests = load_requests(selection.path, selection.first, selection.by_time)
+    if lru:
+        workload.report_lru(selection.path, requests, as_json)
+    else:
+        workload.report(selection, target, requests, workload.setting_for(requests, *pool), plot, as_json)
 
 
 def replay(vector: Vector, target: str) -> Replayed:

@@ -42,18 +42,7 @@ class ImplAdapter:
     def reset(self, config: Config) -> None:
         self._block_size = config.block_size
         self._requests = {}
-        self._allocator = self.allocator_type(
-            AllocatorConfig(
-                num_blocks=config.num_blocks,
-                groups=tuple(_group(group) for group in config.groups),
-                max_model_len=config.max_model_len,
-                max_in_flight_tokens=config.max_in_flight_tokens,
-                watermark_blocks=config.watermark_blocks,
-                enable_caching=config.caching,
-                free_order=config.free_order.value,
-                enable_events=True,
-            )
-        )
+        self._allocator = self.allocator_type(allocator_config(config, events=True))
 
     def get_computed_blocks(self, request: RequestView) -> Hit:
         blocks, num_tokens = self._allocator.get_computed_blocks(self._synced(request))
@@ -185,6 +174,57 @@ class ImplAdapter:
         request.num_computed_tokens = view.num_computed_tokens
         request.num_in_flight_tokens = view.num_in_flight_tokens
         return request
+
+
+class BareImpl:
+    """The allocator as an engine holds it, its events off."""
+
+    name = "impl"
+    version = PROFILE.version
+
+    def __init__(self) -> None:
+        self._block_size = 0
+
+    def new_manager(self, config: Config) -> SlotAllocator:
+        """An allocator with a new pool; the requests made from now on are hashed for it."""
+        self._block_size = config.block_size
+        return SlotAllocator(allocator_config(config, events=False))
+
+    def new_request(self, request_id: str, token_ids: Sequence[int]) -> Request:
+        """A waiting request, its full blocks hashed."""
+        return Request(request_id, token_ids, block_size=self._block_size)
+
+    def new_request_of_keys(self, request_id: str, num_tokens: int, keys: Sequence[int]) -> Request:
+        """A waiting request; a number stands for each full block's prefix."""
+        hashes = [key.to_bytes(32, "big") for key in keys]
+        return Request(request_id, [0] * num_tokens, block_size=self._block_size, block_hashes=hashes)
+
+    def num_cached(self, manager: SlotAllocator) -> int:
+        """Blocks that carry a key."""
+        return len(manager.cached_blocks())
+
+    def set_running(self, request: Request, num_computed_tokens: int) -> None:
+        """What a scheduler notes after an admission."""
+        request.status = RequestStatus.RUNNING
+        request.num_computed_tokens = num_computed_tokens
+
+    def append(self, request: Request, token_ids: Sequence[int]) -> None:
+        """Tokens were sampled."""
+        request.append(token_ids)
+
+
+def allocator_config(config: Config, *, events: bool) -> AllocatorConfig:
+    """The configuration in the allocator's own words."""
+    return AllocatorConfig(
+        num_blocks=config.num_blocks,
+        groups=tuple(_group(group) for group in config.groups),
+        max_model_len=config.max_model_len,
+        max_in_flight_tokens=config.max_in_flight_tokens,
+        watermark_blocks=config.watermark_blocks,
+        enable_caching=config.caching,
+        free_order=config.free_order.value,
+        enable_events=events,
+    )
 
 
 def _group(group: Group) -> FullAttention | SlidingWindow:

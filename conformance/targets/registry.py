@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from slotproof.conformance.adapter import Adapter, Profile
+from slotproof.conformance.bare import Bare
 from slotproof.conformance.errors import AdapterError, SetupError
 from slotproof.conformance.scheduler_adapter import SchedulerAdapter
 
@@ -49,6 +50,12 @@ _SCHEDULER_CALLS = (
     "look",
     "take_events",
 )
+_BARE = {
+    "impl": ("slotproof.conformance.targets.impl", "BareImpl"),
+    "reference": ("slotproof.conformance.workload.reference", "BareReference"),
+    "vllm": ("slotproof.conformance.targets.vllm", "BareVllm"),
+}
+
 _REQUIRED_CALLS = ("reset", "allocate_slots", "free", "block_table", "num_free_blocks")
 
 
@@ -84,6 +91,18 @@ def load_target(name: str) -> Adapter | SchedulerAdapter:
     raise SetupError(
         f"There is no target {name!r}; use {', '.join(TARGETS)}, module:factory, exec:command or NAME@/path/to/python."
     )
+
+
+def load_bare(name: str) -> Bare:
+    """The implementation of that name without its adapter.
+
+    Raises:
+        SetupError: when there is none, or its package is missing.
+    """
+    if name not in _BARE:
+        raise SetupError(f"{name!r} cannot be called without an adapter; use {', '.join(_BARE)}.")
+    module, attribute = _BARE[name]
+    return cast(Bare, getattr(importlib.import_module(module), attribute)())
 
 
 def _named(name: str, choice: str) -> object:

@@ -46,32 +46,10 @@ class VllmAdapter:
 
     def reset(self, config: Config) -> None:
         """A new manager with a new pool."""
-        parameters = _known_parameters(
-            self._vllm.KVCacheManager,
-            {
-                "kv_cache_config": self._kv_cache_config(config),
-                "max_model_len": config.max_model_len,
-                "scheduler_block_size": config.block_size,
-                "hash_block_size": config.block_size,
-                "max_in_flight_tokens": config.max_in_flight_tokens,
-                # The name of the same bound before 0.26.
-                "max_num_batched_tokens": config.max_in_flight_tokens,
-                "enable_caching": config.caching,
-                "enable_kv_cache_events": True,
-                # vLLM takes a fraction and rounds the product down: half a block more survives the floating point.
-                "watermark": (config.watermark_blocks + 0.5) / config.num_blocks,
-            },
-        )
-        try:
-            self._manager = self._vllm.KVCacheManager(**parameters)
-        except (AssertionError, ValueError, NotImplementedError) as error:
-            # For example two groups of one kind before 0.26.
-            raise SetupError(f"vLLM {self.profile.version} does not take this configuration: {error}") from error
+        self._manager = new_manager(self._vllm, config, events=True)
         self._pool = self._manager.block_pool
         self._group_managers = tuple(self._manager.coordinator.single_type_managers)
-        self._block_hasher = (
-            self._vllm.get_request_block_hasher(config.block_size, self._vllm.sha256) if config.caching else None
-        )
+        self._block_hasher = new_hasher(self._vllm, config)
         self._requests.clear()
         self._deferred.clear()
 
@@ -250,24 +228,106 @@ class VllmAdapter:
             )
         return self._lora_requests[extra_keys]
 
-    def _kv_cache_config(self, config: Config) -> Any:
-        groups = [
-            self._vllm.KVCacheGroupSpec([f"layer.{index}"], self._spec(group))
-            for index, group in enumerate(config.groups)
-        ]
-        return self._vllm.KVCacheConfig(num_blocks=config.num_blocks, kv_cache_tensors=[], kv_cache_groups=groups)
 
-    def _spec(self, group: Group) -> Any:
-        shape = {"block_size": group.block_size, "num_kv_heads": 1, "head_size": 1, "dtype": self._vllm.float32}
-        match group:
-            case FullAttention():
-                return self._vllm.FullAttentionSpec(**shape)
-            case SlidingWindow():
-                return self._vllm.SlidingWindowSpec(**shape, sliding_window=group.window)
-            case _:
-                raise SetupError(
-                    f"The vllm target has no counterpart of a {type(group).__name__} group; use full or window groups."
-                )
+class BareVllm:
+    """The manager as vLLM's scheduler holds it, its events off."""
+
+    def __init__(self) -> None:
+        self._vllm = _import_vllm()
+        self._sampling = self._vllm.SamplingParams(max_tokens=_MANY)
+        self._hasher: Any = None
+        self.name = "vllm"
+        self.version: str = self._vllm.version
+
+    def new_manager(self, config: Config) -> Any:
+        """A manager with a new pool; the requests made from now on are hashed for it."""
+        self._hasher = new_hasher(self._vllm, config)
+        return new_manager(self._vllm, config, events=False)
+
+    def new_request(self, request_id: str, token_ids: Sequence[int]) -> Any:
+        """A waiting request, its full blocks hashed."""
+        return self._request(request_id, token_ids, self._hasher)
+
+    def new_request_of_keys(self, request_id: str, num_tokens: int, keys: Sequence[int]) -> Any:
+        """A waiting request; a number stands for each full block's prefix."""
+        hashes = [key.to_bytes(32, "big") for key in keys]
+        return self._request(request_id, [0] * num_tokens, lambda request: hashes[len(request.block_hashes) :])
+
+    def num_cached(self, manager: Any) -> int:
+        """Blocks that carry a key."""
+        return sum(block.block_hash is not None for block in manager.block_pool.blocks)
+
+    def set_running(self, request: Any, num_computed_tokens: int) -> None:
+        """What the scheduler notes after an admission."""
+        request.status = self._vllm.RequestStatus.RUNNING
+        request.num_computed_tokens = num_computed_tokens
+
+    def append(self, request: Any, token_ids: Sequence[int]) -> None:
+        """Tokens were sampled."""
+        request.append_output_token_ids(list(token_ids))
+
+    def _request(self, request_id: str, token_ids: Sequence[int], hasher: Any) -> Any:
+        return self._vllm.Request(
+            request_id=request_id,
+            prompt_token_ids=list(token_ids),
+            sampling_params=self._sampling,
+            pooling_params=None,
+            block_hasher=hasher,
+        )
+
+
+def new_manager(vllm: Any, config: Config, *, events: bool) -> Any:
+    """A `KVCacheManager` with a pool of its own.
+
+    Raises:
+        SetupError: when this version does not take the configuration.
+    """
+    parameters = _known_parameters(
+        vllm.KVCacheManager,
+        {
+            "kv_cache_config": _kv_cache_config(vllm, config),
+            "max_model_len": config.max_model_len,
+            "scheduler_block_size": config.block_size,
+            "hash_block_size": config.block_size,
+            "max_in_flight_tokens": config.max_in_flight_tokens,
+            # The name of the same bound before 0.26.
+            "max_num_batched_tokens": config.max_in_flight_tokens,
+            "enable_caching": config.caching,
+            "enable_kv_cache_events": events,
+            # vLLM takes a fraction and rounds the product down: half a block more survives the floating point.
+            "watermark": (config.watermark_blocks + 0.5) / config.num_blocks,
+        },
+    )
+    try:
+        return vllm.KVCacheManager(**parameters)
+    except (AssertionError, ValueError, NotImplementedError) as error:
+        # For example two groups of one kind before 0.26.
+        raise SetupError(f"vLLM {vllm.version} does not take this configuration: {error}") from error
+
+
+def new_hasher(vllm: Any, config: Config) -> Any:
+    """What hashes a request's full blocks; None where nothing is cached."""
+    return vllm.get_request_block_hasher(config.block_size, vllm.sha256) if config.caching else None
+
+
+def _kv_cache_config(vllm: Any, config: Config) -> Any:
+    groups = [
+        vllm.KVCacheGroupSpec([f"layer.{index}"], _spec(vllm, group)) for index, group in enumerate(config.groups)
+    ]
+    return vllm.KVCacheConfig(num_blocks=config.num_blocks, kv_cache_tensors=[], kv_cache_groups=groups)
+
+
+def _spec(vllm: Any, group: Group) -> Any:
+    shape = {"block_size": group.block_size, "num_kv_heads": 1, "head_size": 1, "dtype": vllm.float32}
+    match group:
+        case FullAttention():
+            return vllm.FullAttentionSpec(**shape)
+        case SlidingWindow():
+            return vllm.SlidingWindowSpec(**shape, sliding_window=group.window)
+        case _:
+            raise SetupError(
+                f"The vllm target has no counterpart of a {type(group).__name__} group; use full or window groups."
+            )
 
 
 def _import_vllm() -> Any:

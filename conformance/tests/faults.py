@@ -84,7 +84,7 @@ FAULTS: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "            count += [refs[block] for block in found[skipped:]].count(0)\n",
+                "                count += len(adoption.idle[position])\n",
                 "",
             ),
         ),
@@ -98,6 +98,7 @@ FAULTS: tuple[Fault, ...] = (
                 "has_scheduled_reqs and request.status is not _RUNNING else 0\n        queue =",
                 "has_scheduled_reqs else 0\n        queue =",
             ),
+            Edit("allocator.py", "if scheduled and request.status is not _RUNNING else", "if scheduled else"),
         ),
     ),
     Fault(
@@ -111,25 +112,28 @@ FAULTS: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "full = min(num_tokens, request.num_tokens) // self._block_size",
+                "full = min(num_tokens, len(request.token_ids)) // self._block_size",
                 "full = num_tokens // self._block_size",
             ),
             Edit(
                 "pool.py",
-                "hashes, add = request.block_hashes, self.index.add",
-                'hashes, add = [*request.block_hashes, *[b"draft"] * end], self.index.add',
+                "        hashes = request.block_hashes\n",
+                '        hashes = [*request.block_hashes, *[b"draft"] * end]\n',
             ),
         ),
     ),
     Fault(
         "a popped block keeps its hash",
         "INDEX-1",
-        (Edit("pool.py", "            if hash_of[block] is not None:\n                self.drop_key(block)\n", ""),),
+        (Edit("pool.py", "        self.index.drop(taken)\n", ""),),
     ),
     Fault(
         "a touched block stays in the queue",
         "POOL-1",
-        (Edit("pool.py", "        self.queue.remove([block for block in blocks if refs[block] == 0])\n", ""),),
+        (
+            Edit("pool.py", "        self.queue.remove(idle)\n", ""),
+            Edit("pool.py", "        self.queue.remove_run(blocks)\n", ""),
+        ),
     ),
     Fault(
         "lookahead reaches past the model's length",
@@ -137,10 +141,11 @@ FAULTS: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "        # Stage 2\n"
-                "        slots = min(total + num_new_tokens + num_lookahead_tokens, self._config.max_model_len)\n",
-                "        slots = total + num_new_tokens + num_lookahead_tokens\n",
+                "        slots = min(total + num_new_tokens + num_lookahead_tokens, self._max_model_len)\n"
+                "        if self",
+                "        slots = total + num_new_tokens + num_lookahead_tokens\n        if self",
             ),
+            Edit("allocator.py", "slots = min(end + lookahead, self._max_model_len)", "slots = end + lookahead"),
         ),
     ),
     Fault(
@@ -149,8 +154,8 @@ FAULTS: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "if full_sequence_must_fit and self._count_sequence(request, tables, hit, total) + watermark > queue",
-                "chunk = self._count(tables, total + num_new_tokens, hit, total)\n"
+                "if full_sequence_must_fit and self._need_whole(request, tables, adoption) + watermark > queue",
+                "chunk = self._need(tables, adoption, total + num_new_tokens)\n"
                 "        if full_sequence_must_fit and chunk + watermark > queue",
             ),
         ),
@@ -158,7 +163,10 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "reserved blocks are ignored",
         "ADMIT-3",
-        (Edit("allocator.py", "watermark > queue.count - reserved_blocks:", "watermark > queue.count:"),),
+        (
+            Edit("allocator.py", "watermark > queue.count - reserved_blocks:", "watermark > queue.count:"),
+            Edit("allocator.py", "self._pool.queue.count - reserved:", "self._pool.queue.count:"),
+        ),
     ),
     Fault(
         "the cached count survives a preemption",
@@ -172,10 +180,11 @@ FAULTS: tuple[Fault, ...] = (
             ),
             Edit(
                 "allocator.py",
-                "        if not total:\n            return tables\n",
+                "        if adoption is None:\n            return tables\n",
                 '        if "was " + request_id in self._tables:\n'
-                '            tables.cached = self._tables.pop("was " + request_id).cached\n'
-                "        if not total:\n            return tables\n",
+                '            earlier = self._tables.pop("was " + request_id)\n'
+                "            tables.cached, tables.considered = earlier.cached, earlier.considered\n"
+                "        if adoption is None:\n            return tables\n",
             ),
         ),
     ),
@@ -185,9 +194,14 @@ FAULTS: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "        # Stage 2\n",
-                "        if (total + num_new_tokens) % self._block_size == 0:\n            num_lookahead_tokens = 0\n",
+                "        slots = min(total + num_new_tokens + num_lookahead_tokens, self._max_model_len)\n"
+                "        if self",
+                "        if (total + num_new_tokens) % self._block_size == 0:\n"
+                "            num_lookahead_tokens = 0\n"
+                "        slots = min(total + num_new_tokens + num_lookahead_tokens, self._max_model_len)\n"
+                "        if self",
             ),
+            Edit("allocator.py", "slots = min(end + lookahead", "slots = min(end + (lookahead if end % size else 0)"),
         ),
     ),
     Fault(
@@ -196,13 +210,15 @@ FAULTS: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "        if self._count(tables, slots, hit, total) + watermark > queue.count - reserved_blocks:\n",
-                "        short = self._count(tables, slots, hit, total) + watermark > queue.count - reserved_blocks\n"
-                "        for group, found in zip(self._groups, hit):\n"
-                "            self._pool.touch(found[group.skipped_blocks(total) :])\n"
+                "        if self._need(tables, adoption, slots) + watermark > queue.count - reserved_blocks:\n",
+                "        short = self._need(tables, adoption, slots) + watermark > queue.count - reserved_blocks\n"
+                "        if adoption is not None:\n"
+                "            for kept, idle in zip(adoption.kept, adoption.idle):\n"
+                "                self._pool.touch(kept, idle)\n"
                 "        if short:\n",
             ),
-            Edit("allocator.py", "            self._pool.touch(kept)\n", ""),
+            Edit("allocator.py", "                self._pool.touch_run(kept)\n", "                pass\n"),
+            Edit("allocator.py", "            else:\n                self._pool.touch(kept, idle)\n", ""),
         ),
     ),
 )
@@ -224,22 +240,22 @@ SEEN_IN_THE_WILD: tuple[Fault, ...] = (
         "the hash entry of a reused block is never dropped",
         "LOOKUP-1",
         (
-            Edit("prefix_index.py", '"_first", "group_of"', '"_first", "_stale", "group_of"'),
+            Edit("prefix_index.py", '"_after", "_before", "group_of"', '"_after", "_before", "_stale", "group_of"'),
             Edit(
                 "prefix_index.py",
                 "        self._after = list(range(num_blocks))\n",
                 "        self._after = list(range(num_blocks))\n        self._stale = {}\n",
             ),
             Edit(
-                "prefix_index.py",
-                "return self._first[group].get(block_hash, NULL_BLOCK)",
-                "return self._first[group].get(block_hash) or self._stale.get((group, block_hash), NULL_BLOCK)",
+                "lookup.py",
+                "block = offered.get(hashes[position])",
+                "block = offered.get(hashes[position]) or self._index._stale.get((group, hashes[position]))",
             ),
             Edit(
                 "prefix_index.py",
-                "            del first[block_hash]\n",
-                "            del first[block_hash]\n"
-                "            self._stale[self.group_of[block], block_hash] = block\n",
+                "                del offered[group_of[block]][block_hash]\n",
+                "                del offered[group_of[block]][block_hash]\n"
+                "                self._stale[group_of[block], block_hash] = block\n",
             ),
         ),
     ),
@@ -249,8 +265,8 @@ SEEN_IN_THE_WILD: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "            for table in tables.blocks:\n                self._pool.release(reversed(table))\n",
-                "            for table in tables.blocks:\n                self._pool.release(reversed(table))\n"
+                "            for table in tables.live():\n                self._pool.release(reversed(table))\n",
+                "            for table in tables.live():\n                self._pool.release(reversed(table))\n"
                 '            self._tables["was " + request.request_id] = tables\n'
                 '        elif "was " + request.request_id in self._tables:\n'
                 '            for table in self._tables["was " + request.request_id].blocks:\n'
@@ -264,9 +280,9 @@ SEEN_IN_THE_WILD: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "watermark > queue.count - reserved_blocks:\n            return None\n",
-                "watermark > queue.count - reserved_blocks:\n"
-                "            if tables is not None and tables.cached is not None:\n"
+                "self._pool.queue.count - reserved:\n            return None\n",
+                "self._pool.queue.count - reserved:\n"
+                "            if tables.cached is not None:\n"
                 "                tables.cached = [count + 1 for count in tables.cached]\n"
                 "            return None\n",
             ),

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +19,9 @@ ALLOWED = {
 """Which rooms the library code of a room may import."""
 
 STANDARD_LIBRARY_ONLY = ("spec", "impl")
+
+NEEDS_TORCH = ("impl/decode_rows.py", "impl/memory.py")
+"""Files of the implementation that are imported only by whoever has torch."""
 
 RUNS_ELSEWHERE = (
     "adapter.py",
@@ -68,8 +72,20 @@ def test_a_room_needs_nothing_but_the_standard_library(room: str) -> None:
         for path in library_files(room)
         for module in imported_modules(path)
         if module.split(".")[0] not in (*sys.stdlib_module_names, "slotproof")
+        and str(path.relative_to(ROOT)) not in NEEDS_TORCH
     }
     assert outside == set()
+
+
+@pytest.mark.parametrize("name", NEEDS_TORCH)
+def test_what_needs_torch_needs_nothing_else(name: str) -> None:
+    modules = {module.split(".")[0] for module in imported_modules(ROOT / name)}
+    assert modules - set(sys.stdlib_module_names) - {"slotproof"} == {"torch"}
+
+
+def test_the_allocator_is_imported_without_torch() -> None:
+    code = "import sys, slotproof.impl; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("name", RUNS_ELSEWHERE)

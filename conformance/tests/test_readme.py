@@ -76,6 +76,10 @@ def test_the_scheduler_change_shows_the_trace_that_is_printed(tmp_path: Path) ->
     assert (tmp_path / "trace.html").is_file()
 
 
+def test_the_allocator_does_what_the_page_says() -> None:
+    exec(block_with("python", "from slotproof.impl import"), {})
+
+
 def test_the_hypothesis_example_is_a_test_case(tutorial: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tutorial)
     monkeypatch.syspath_prepend(str(tutorial))

@@ -1,4 +1,3 @@
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -6,21 +5,12 @@ import pytest
 
 from slotproof.impl import Request, RequestStatus, SlotAllocator
 
-
-def _plain(value: Any) -> Any:
-    """Every field of an allocator, all the way down, as comparable values; dictionaries keep their order."""
-    if isinstance(value, dict):
-        return [(key, _plain(entry)) for key, entry in value.items()]
-    if isinstance(value, list | tuple | deque):
-        return [_plain(entry) for entry in value]
-    if hasattr(type(value), "__slots__") and not hasattr(type(value), "__dataclass_fields__"):
-        return [(name, _plain(getattr(value, name))) for name in type(value).__slots__]
-    return value
+from .snapshot import plain
 
 
 @pytest.fixture
 def snapshot() -> Callable[[SlotAllocator], Any]:
-    return _plain
+    return plain
 
 
 @pytest.fixture

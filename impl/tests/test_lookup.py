@@ -1,10 +1,11 @@
 import random
+from collections.abc import Sequence
 
 import pytest
 
 from slotproof.impl import FullAttention, SlidingWindow
 from slotproof.impl.groups import Group
-from slotproof.impl.lookup import hit_blocks, longest_hit
+from slotproof.impl.lookup import PrefixLookup
 from slotproof.impl.prefix_index import PrefixIndex
 
 HASHES = [bytes([position]) for position in range(12)]
@@ -16,8 +17,14 @@ def index_of(*cached: str) -> PrefixIndex:
     for group, marks in enumerate(cached):
         for position, mark in enumerate(marks):
             if mark == "x":
-                index.add(1 + 12 * group + position, group, HASHES[position])
+                index.add(group, [1 + 12 * group + position], [HASHES[position]], 0, 1)
     return index
+
+
+def longest_hit(index: PrefixIndex, groups: Sequence[Group], hashes: Sequence[bytes], limit: int) -> int:
+    blocks = PrefixLookup(index, groups).find(hashes, limit)
+    assert len({len(table) for table in blocks}) <= 1
+    return len(blocks[0]) if blocks else 0
 
 
 @pytest.mark.parametrize(
@@ -50,10 +57,10 @@ def test_vllm_worked_example_of_a_window_of_four() -> None:
     hashes = [bytes([position]) for position in range(15)]
     index = PrefixIndex(20, 1)
     for position in (2, 3, 4, 5, 11, 12, 13):
-        index.add(position + 1, 0, hashes[position])
+        index.add(0, [position + 1], [hashes[position]], 0, 1)
     assert longest_hit(index, [SlidingWindow(1, 4)], hashes, 14) == 14
     assert longest_hit(index, [SlidingWindow(1, 4)], hashes, 13) == 6
-    assert hit_blocks(index, [SlidingWindow(1, 4)], hashes, 6) == ((0, 0, 0, 4, 5, 6),)
+    assert PrefixLookup(index, [SlidingWindow(1, 4)]).find(hashes, 6) == ((0, 0, 0, 4, 5, 6),)
 
 
 def test_groups_agree_by_fixed_point() -> None:
@@ -63,7 +70,7 @@ def test_groups_agree_by_fixed_point() -> None:
     assert longest_hit(index, groups, HASHES, 6) == 0
     index = index_of(".xx..x", "xx.xx.", "xxxxxx")
     assert longest_hit(index, groups, HASHES, 6) == 2
-    assert hit_blocks(index, groups, HASHES, 2) == ((0, 2), (13, 14), (25, 26))
+    assert PrefixLookup(index, groups).find(HASHES, 2) == ((0, 2), (13, 14), (25, 26))
 
 
 def _valid(cached: str, group: Group, length: int) -> bool:

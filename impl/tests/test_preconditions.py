@@ -117,3 +117,30 @@ def test_empty_hit_in_any_shape_is_no_hit(allocator: SlotAllocator) -> None:
         request = Request(request_id, [90, 91], block_size=2)
         assert allocator.allocate_slots(request, 1, new_computed_blocks=blocks) is not None
         assert allocator.cached_count(request_id) == (None, None)
+
+
+def test_a_hit_straight_from_its_lookup_is_taken_and_an_outdated_one_is_not(allocator: SlotAllocator) -> None:
+    """Taken without a look at its blocks; a key dropped since, or another request, makes it be looked at."""
+
+    def call(request: Request, blocks: Any, hit: int) -> Any:
+        return allocator.can_allocate(request, 1, num_new_computed_tokens=hit, new_computed_blocks=blocks)
+
+    same, other = Request("same", range(9), block_size=2), Request("other", [9, *range(8)], block_size=2)
+    blocks, hit = allocator.get_computed_blocks(same)
+    assert (hit, call(same, blocks, hit)) == (8, True)
+    for request, num_tokens, message in ((other, 8, "stale hit, block 1 "), (same, 6, "needs 3 blocks in each")):
+        with pytest.raises(ValueError, match=message):
+            call(request, blocks, num_tokens)
+    allocator.evict_blocks([20])
+    assert call(same, blocks, hit)
+    allocator.evict_blocks([2])
+    with pytest.raises(ValueError, match="stale hit, block 2 "):
+        call(same, blocks, hit)
+
+
+def test_a_hit_of_another_allocator_is_looked_at(allocator: SlotAllocator) -> None:
+    request = Request("r", range(9), block_size=2)
+    blocks, hit = allocator.get_computed_blocks(request)
+    empty = SlotAllocator(AllocatorConfig(30, (FullAttention(2), SlidingWindow(2, 3)), 20))
+    with pytest.raises(ValueError, match="stale hit"):
+        empty.can_allocate(request, 1, num_new_computed_tokens=hit, new_computed_blocks=blocks)

@@ -1,0 +1,1 @@
+"""Recorded request traces, and what a prefix cache makes of them."""
