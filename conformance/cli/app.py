@@ -7,7 +7,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from slotproof.conformance.cli import bench, demo, diff, explain, explore, laws, mutate, new_adapter, prove, replay, verify
+from slotproof.conformance.cli import (
+    bench,
+    demo,
+    diff,
+    explain,
+    explore,
+    laws,
+    mutate,
+    new_adapter,
+    prove,
+    replay,
+    verify,
+)
 from slotproof.conformance.cli.output import print_json, warn
 from slotproof.conformance.errors import SetupError
 

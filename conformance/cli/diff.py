@@ -22,9 +22,9 @@ from slotproof.conformance.cli.output import (
 )
 from slotproof.conformance.cli.words import count_of
 from slotproof.conformance.errors import SetupError
+from slotproof.conformance.policy_actions import action_of
 from slotproof.conformance.policy_diff import Difference, Relation, diff
 from slotproof.conformance.scenarios import Scenario, scenarios
-from slotproof.conformance.policy_actions import action_of
 from slotproof.conformance.scheduler_model import World
 from slotproof.conformance.scheduler_search import Found
 from slotproof.conformance.scheduler_words import trace_lines, turn_words

@@ -21,7 +21,10 @@ def test_every_law_is_listed_with_its_sentence_and_level() -> None:
 
 def test_a_law_is_shown_in_full_by_its_id() -> None:
     outcome = CliRunner().invoke(app, ["laws", "refuse-1"])
-    assert "theorem a refusal leaves no trace (any pool, table and number of hits; full attention or window)" in outcome.stdout
+    assert (
+        "theorem a refusal leaves no trace (any pool, table and number of hits; full attention or window)"
+        in outcome.stdout
+    )
     assert outcome.exit_code == 0
     assert outcome.stdout.startswith("REFUSE-1: A stage 0 refusal changes nothing")
     assert "\n  vector seed-trace\n" in outcome.stdout
