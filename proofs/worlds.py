@@ -18,6 +18,7 @@ from slotproof.proofs.shapes import (
 )
 from slotproof.spec import admission, lookup, release
 from slotproof.spec.admission import Allocation, Call, Refusal
+from slotproof.spec.request import Flight, Request, Status
 from slotproof.spec.snapshot import Snapshot
 
 SHAPES = (
@@ -120,6 +121,33 @@ RETURN = Operation(
 )
 
 
+def a_pool(shape: Shape) -> tuple[Snapshot, tuple[Any, ...]]:
+    """A snapshot, and no argument."""
+    return any_snapshot(shape), ()
+
+
+RETURN_NOTHING = Operation(
+    "return_deferred, none waiting",
+    lambda before: release.return_deferred(before),
+    (world(HOLDING[0], a_pool),),
+    "any pool of 2 blocks",
+)
+
+
+def a_victim(shape: Shape) -> tuple[Snapshot, tuple[Any, ...]]:
+    """A snapshot, and the request that holds something in it and has a step in flight."""
+    running = Request(ASKING, (1, 2), (), 2, 2, (), (Flight(2, (), samples=True),), Status.RUNNING)
+    return any_snapshot(shape), (running,)
+
+
+PREEMPT = Operation(
+    "preempt",
+    lambda before, request: release.preempt(before, request),
+    tuple(world(shape, a_victim) for shape in HOLDING),
+    "any holder, up to 5 blocks",
+)
+
+
 def some_blocks(shape: Shape) -> tuple[Snapshot, tuple[Any, ...]]:
     """A snapshot and two usable blocks, perhaps the same."""
     return any_snapshot(shape), (tuple(1 + choose(f"evicted {place}", shape.num_blocks - 2) for place in range(2)),)
@@ -131,11 +159,6 @@ EVICT = Operation(
     tuple(world(shape, some_blocks) for shape in HOLDING),
     "any two blocks of up to 5",
 )
-
-
-def a_pool(shape: Shape) -> tuple[Snapshot, tuple[Any, ...]]:
-    """A snapshot, and no argument."""
-    return any_snapshot(shape), ()
 
 
 RESET = Operation(

@@ -12,6 +12,8 @@ from slotproof.proofs.theorems import (
     pool,
     preconditions,
     release,
+    request,
+    snapshot,
 )
 
 __all__ = [
@@ -26,4 +28,6 @@ __all__ = [
     "pool",
     "preconditions",
     "release",
+    "request",
+    "snapshot",
 ]

@@ -13,10 +13,11 @@ from slotproof.proofs.theorem import about
 from slotproof.proofs.theorems.admission import place_in, the_block
 from slotproof.proofs.theorems.vocabulary import all_of, any_of, blocks_of, count, if_else, queue_behind, same, total
 from slotproof.proofs.unbounded import any_number_of_blocks, any_unbounded_holder, any_unbounded_pool
-from slotproof.proofs.worlds import DEFER, EVICT, FREE, RESET, RETURN
+from slotproof.proofs.worlds import DEFER, EVICT, FREE, PREEMPT, RESET, RETURN, RETURN_NOTHING
 from slotproof.spec import release
 from slotproof.spec.pool import NO_KEY, NULL_BLOCK
 from slotproof.spec.release import free
+from slotproof.spec.request import Status
 from slotproof.spec.snapshot import Snapshot
 
 
@@ -123,6 +124,21 @@ def a_reset_empties_the_index_exactly_if_nothing_is_held(s: Scope, step: Step) -
         s.prove(now.pool.ref(block) == 0)
     s.prove(now.pool.queue == step.before.pool.queue)
     s.prove(now.holdings is step.before.holdings)
+
+
+@about(RETURN_NOTHING, "FREE-2", "Returning where no deferred free waits changes nothing.")
+def returning_nothing_changes_nothing(s: Scope, step: Step) -> None:
+    s.prove(step.result is step.before)
+
+
+@about(PREEMPT, "FREE-1", "A preemption frees what the request holds, and the request starts again.")
+def a_preemption_is_a_free(s: Scope, step: Step) -> None:
+    freed, waiting = step.result
+    dropped_once(s, step, [block for run in runs(step) for block in run], freed)
+    s.prove(same(freed.pool.queue, queue_behind(step, runs(step))))
+    s.prove(ASKING not in freed.holdings)
+    s.prove((waiting.num_computed_tokens, waiting.flights, waiting.status) == (0, (), Status.PREEMPTED))
+    s.prove(waiting.token_ids == step.arguments[0].token_ids)
 
 
 # In pools of any size.
