@@ -8,9 +8,6 @@ from pathlib import Path
 from slotproof.conformance.errors import SetupError
 from slotproof.spec.laws import BY_ID
 
-SCHEDULER_LAWS = ("MEM-", "SCHED-")
-"""Beginnings of laws that a list of allocator laws need not have."""
-
 SHIPPED = Path(__file__).parent / "targets" / "deviations.json"
 
 
@@ -58,7 +55,7 @@ def load_deviations(path: Path, target: str) -> tuple[Deviation, ...]:
             f"{path} is not a file of known deviations ({error}); it holds a JSON list of objects with the fields "
             "id, target, law, objection, reason, link and vector"
         ) from error
-    unknown = [one for one in known if one.law not in BY_ID and not one.law.startswith(SCHEDULER_LAWS)]
+    unknown = [one for one in known if one.law not in BY_ID]
     if unknown:
         raise SetupError(f"{path} names the unknown law {unknown[0].law}; `slotproof laws` lists them")
     name = re.split("[@=]", target)[0]

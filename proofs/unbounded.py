@@ -37,6 +37,11 @@ class SymbolicHit:
     num_tokens: Any
     tables: tuple[SymbolicTable, ...]
 
+    @property
+    def names_blocks(self) -> Any:
+        """Whether it has any block; all tables are of one length."""
+        return self.tables[0].length > 0
+
 
 @dataclass(frozen=True, slots=True)
 class SymbolicCall(Call):

@@ -21,6 +21,11 @@ class Hit:
     num_tokens: int
     blocks: tuple[tuple[int, ...], ...]
 
+    @property
+    def names_blocks(self) -> bool:
+        """Whether it has any block, null or not."""
+        return any(self.blocks)
+
 
 class Agreement(NamedTuple):
     """A hit length in blocks, and whether every group accepts it."""

@@ -58,12 +58,12 @@ def require_call(
     holding = snapshot.holding(request.request_id)
     for table in holding.tables:
         require(computed <= table.length * config.block_size, "table-covers-computed")
-    if adopted > 0:
+    if adopted > 0 or hit.names_blocks:
         require_adoption(snapshot, request, hit, holding)
 
 
 def require_adoption(snapshot: Snapshot, request: Request, hit: Hit, holding: Holding) -> None:
-    """The duties of a caller that brings a hit or external tokens."""
+    """The duties of a caller that brings a hit, though it be of no token, or external tokens."""
     config = snapshot.config
     num_blocks = hit.num_tokens // config.block_size
     require(all(table.length == 0 for table in holding.tables), "adopt-before-holding")

@@ -32,7 +32,7 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def run(*arguments: str) -> Any:
-    return CliRunner().invoke(app, ["explore", "--workers", "1", *arguments])
+    return CliRunner().invoke(app, ["explore", "--workers", "1", *arguments], env={"COLUMNS": "120"})
 
 
 def as_json(*arguments: str) -> dict[str, Any]:

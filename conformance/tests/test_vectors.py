@@ -29,7 +29,7 @@ from slotproof.conformance.vector import (
 from slotproof.conformance.violation import Violation
 from slotproof.spec.config import Config, FreeOrder
 from slotproof.spec.groups import FullAttention, SlidingWindow
-from slotproof.spec.laws import BY_ID
+from slotproof.spec.laws import LAWS
 from slotproof.spec.transition import Allocated
 
 from .faults import FAULTS, SEEN_IN_THE_WILD, Fault, plant
@@ -87,7 +87,7 @@ class TestShipped:
             assert {"free"} | ({"answer"} if asked else set()) <= set(step.expect), f"{place}, expects too little"
 
     def test_tag_every_law(self) -> None:
-        assert {law for vector in VECTORS.values() for law in vector.laws} == set(BY_ID)
+        assert {law for vector in VECTORS.values() for law in vector.laws} == {law.id for law in LAWS}
 
     def test_tell_the_lesson_and_its_exercises(self) -> None:
         lesson = VECTORS["seed-trace"]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from slotproof.proofs.operations import Operation, Step
+from slotproof.proofs.operations import Broken, Operation, Step
 from slotproof.proofs.prepared import duties_checked
 from slotproof.proofs.scope import Scope, negated
 from slotproof.proofs.shapes import ASKING, Shape, any_call, any_request, any_snapshot, choose, integer, most_external
@@ -109,8 +109,9 @@ def a_call_raises_exactly_if_it_neglects_a_duty(s: Scope, step: Step) -> None:
         ("in-flight-is-computed", call.request.num_in_flight_tokens > computed),
         ("table-covers-computed", any_of(computed > table.length * config.block_size for table in tables)),
     ]
-    adopts = adopted > 0
+    adopts = (adopted > 0) | any(call.hit.blocks)
     first_is_named(s, step, [*duties, *[(name, adopts & broken) for name, broken in adoption_duties(step)]])
+    s.prove(not isinstance(step.result, Broken))
 
 
 def adoption_duties(step: Step) -> Duties:

@@ -1,7 +1,7 @@
 """The worker in miniature: it writes what a step computes into the slots its tables name, in the order of the steps.
 
-All writes of a step come before its reads, so a hit on a batch-mate is legal. What is written is the prefix that was
-really executed; a rejected draft leaves something that nobody may read (MEM-1).
+All writes of a step come before its reads, so a hit on a batch-mate is legal; no two of them go to one slot (MEM-3).
+What is written is the prefix that was really executed; a rejected draft leaves something that nobody may read (MEM-1).
 """
 
 from dataclasses import replace

@@ -73,6 +73,7 @@ def neglects() -> list[tuple[str, str, Callable[[], object]]]:
         ),
         ("hit-is-whole-blocks", "a part of a block", hit(5, (1,), (4,))),
         ("hit-is-whole-blocks", "a group is missing", hit(8, (1, 2))),
+        ("hit-is-whole-blocks", "blocks of no token", hit(0, (1, 2), (4, 5))),
         ("hit-is-whole-blocks", "groups differ", hit(8, (1, 2), (4,))),
         (
             "hit-is-whole-blocks",

@@ -9,9 +9,10 @@ import pytest
 
 import slotproof.spec
 from slotproof.conformance.actions import Action
-from slotproof.conformance.driver import DECK, SeededChooser
+from slotproof.conformance.driver import SeededChooser
 from slotproof.conformance.session import Session, Tally
 from slotproof.conformance.settings import Settings
+from slotproof.conformance.subject import ALLOCATOR
 from slotproof.conformance.targets.reference import PROFILE, ReferenceAdapter
 from slotproof.spec import Snapshot
 
@@ -137,7 +138,7 @@ def test_no_operation_changes_a_snapshot_it_was_given(groups: str) -> None:
     session = Session(adapter, Settings(groups=groups).draw(chooser, PROFILE), Tally.fresh(), law_ids=("POOL-4",))
     done: list[Action] = []
     while len(done) < 300:
-        verb = chooser.pick(DECK)
+        verb = chooser.pick(ALLOCATOR.deck)
         arguments = verb.propose(session, chooser)
         if arguments is not None:
             done.append(Action(verb.name, arguments))
