@@ -35,9 +35,6 @@ WORKERS = 2
 MOST_WORLDS = 4
 """How many of an operation's worlds, the smallest first, a mutant meets; `slotproof prove` goes through all."""
 
-QUICK_WORLDS = 2
-"""How many of its small worlds it meets before the second oracle; the others only if that does not notice it either."""
-
 TIME_LIMIT = 60
 """Seconds of processor time a theorem, or the second oracle, may take with a mutant before that counts as a kill."""
 
@@ -239,7 +236,7 @@ def theorems_by_world() -> list[Group]:
             continue
         for place, world in enumerate(stated.operation.worlds[:MOST_WORLDS]):
             there = replace(stated, operation=replace(stated.operation, worlds=(world,)))
-            alone = Group([], quick=world.small and place < QUICK_WORLDS)
+            alone = Group([], quick=world.small and place < stated.operation.num_quick)
             together.setdefault(f"{stated.operation.name}: {world.words}", alone).theorems.append(there)
     return list(together.values())
 

@@ -33,6 +33,8 @@ class Operation:
     run: Callable[..., Any]
     worlds: tuple[World, ...]
     scope: str
+    num_quick: int = 4
+    """So many of its small worlds are quick enough for every mutant of the specification to meet them."""
 
 
 @dataclass(frozen=True, slots=True)
