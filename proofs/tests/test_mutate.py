@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -35,7 +34,7 @@ UNSEEN = MUTANTS["release.free:3 step"]
 
 
 def proved(name: str, *executed: str) -> Proved:
-    return Proved(THEOREMS[name], 0.0, frozenset(executed), quick=True)
+    return Proved(THEOREMS[name], 0.0, frozenset(executed))
 
 
 ADMITS = proved("equality admits", "arithmetic.is_short")
@@ -122,7 +121,7 @@ class TestWhoKills:
         assert try_one(UNSEEN, second=lambda: iter([CRASHED, violated()])).verdict == Verdict.VIOLATED
 
     def test_a_theorem_that_raises_is_a_crash(self) -> None:
-        result = try_one(EQUALITY, Proved(RAISES, 0.0, frozenset({"arithmetic.is_short"}), quick=True))
+        result = try_one(EQUALITY, Proved(RAISES, 0.0, frozenset({"arithmetic.is_short"})))
         assert result.verdict == Verdict.CRASH
         assert result.kill is not None
         assert result.kill.what.startswith("AttributeError: ")
@@ -138,12 +137,12 @@ class TestWhoKills:
         assert result.kills == (Kill(Verdict.CRASH, "run-time laws", "", "the process ended with 3"),)
 
     def test_a_theorem_in_a_larger_world_if_nobody_else_does(self) -> None:
-        """Given a theorem that is not quick, then it meets what the second oracle passes, unless that is listed."""
-        larger = replace(ADMITS, quick=False)
-        assert try_one(EQUALITY, larger).verdict == Verdict.FAILED
-        assert try_one(EQUALITY, larger, second=lambda: iter([violated()])).verdict == Verdict.VIOLATED
-        (excused,) = mutate.tried([EQUALITY], Plan((larger,), nothing, listed=frozenset({EQUALITY.id})))
-        assert excused.verdict == Verdict.SURVIVED
+        """Given a theorem in a larger world, then it meets what the second oracle passes, unless that is listed."""
+        larger = (ADMITS.theorem,)
+        passed, seen = Plan((), nothing, larger=larger), Plan((), lambda: iter([violated()]), larger=larger)
+        excused = Plan((), nothing, listed=frozenset({EQUALITY.id}), larger=larger)
+        verdicts = [mutate.tried([EQUALITY], plan)[0].verdict for plan in (passed, seen, excused)]
+        assert verdicts == [Verdict.FAILED, Verdict.VIOLATED, Verdict.SURVIVED]
 
     def test_all_of_them_if_they_are_wanted(self) -> None:
         result = try_one(EQUALITY, LEAVES, ADMITS, second=lambda: iter([violated("REFUSE-2")]), exhaustive=True)
