@@ -1,13 +1,14 @@
 """Theorems about `spec/request.py`: what is in flight may be taken back, and which prefixes have one key."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from operator import index
 from typing import Any, NamedTuple
 
 from slotproof.proofs.scope import Scope
 from slotproof.proofs.theorem import theorem
 from slotproof.spec import request as requests
-from slotproof.spec.keys import KeyTable
+from slotproof.spec.keys import ROOT_KEY, KeyTable
 from slotproof.spec.request import Flight, Request, Status
 
 TOKENS = (1, 1, 2, 1, 2)
@@ -50,7 +51,8 @@ def what_is_not_computed_can_be_scheduled(s: Scope) -> None:
 @theorem("SKIP-1", "A scheduled step counts as computed, is in flight, and samples exactly at the end.", FEW_DRAFTS)
 def a_scheduled_step_is_in_flight(s: Scope) -> None:
     adopted, new = s.integer("adopted"), s.integer("new")
-    for before in with_drafts_and_flights(s):
+    for entering in with_drafts_and_flights(s):
+        before = replace(entering, status=Status.WAITING)
         after = requests.schedule(before, adopted, new)
         *others, flight = after.flights
         end = before.num_computed_tokens + adopted + new
