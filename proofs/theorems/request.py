@@ -137,6 +137,17 @@ PROMPTS = (
 """Prompts that share beginnings, tokens, salts and extra keys in every way."""
 
 
+@theorem("ISO-1", "A key stands for its parent, its block and extra keys, and at first the salt.", "ten prompts")
+def a_key_stands_for_one_block_behind_its_parent(s: Scope) -> None:
+    prompt = PROMPTS[index(prompt_number(s, "prompt"))]
+    known, request = keyed(KeyTable(), prompt)
+    parents = (ROOT_KEY, *request.prefix_keys)
+    for place, key in enumerate(request.prefix_keys):
+        salt = () if prompt.salt is None or place > 0 else (f"salt:{prompt.salt}",)
+        block = prompt.tokens[place * BLOCK_SIZE : (place + 1) * BLOCK_SIZE]
+        s.prove(known.entries.get((parents[place], block, salt + prompt.extra_keys)) == key)
+
+
 @theorem(
     "ISO-1", "Two prefixes have one key exactly if tokens, salt and extra keys are equal.", "ten prompts, all pairs"
 )
