@@ -182,7 +182,9 @@ def tried(mutants: Sequence[Mutant], plan: "Plan", on_done: Callable[[int], None
     trials = [partial(try_mutant, mutant, plan) for mutant in mutants]
     results: dict[int, Result] = {}
     for child in in_children(trials):
-        results[child.number] = result_of(mutants[child.number], child)
+        result = results[child.number] = result_of(mutants[child.number], child)
+        if result.kill is not None and result.kill.how in BY_PROOFS:
+            plan.noticed_by[function_name(result.mutant)] = result.kill.killer
         on_done(len(results))
     return [results[number] for number in range(len(mutants))]
 
@@ -200,7 +202,12 @@ class Proved:
 
     def executes(self, mutant: Mutant) -> bool:
         """Whether the theorem can notice the mutant at all."""
-        return f"{mutant.module}.{mutant.function}" in self.executed
+        return function_name(mutant) in self.executed
+
+
+def function_name(mutant: Mutant) -> str:
+    """The function that a mutant changes, as digests name it."""
+    return f"{mutant.module}.{mutant.function}"
 
 
 def baseline() -> list[Proved]:
@@ -272,6 +279,8 @@ def proved_alone(theorems: list[Theorem], told: Iterable[tuple[str, float, froze
 class Plan:
     """What the mutants meet: the theorems that each one does, the second oracle, and the theorems in larger worlds;
     `listed` are the ids of those that are known to change nothing.
+
+    `noticed_by` names, for a function, the theorem that noticed one of its mutants last: the next one meets it first.
     """
 
     proved: tuple[Proved, ...]
@@ -279,6 +288,7 @@ class Plan:
     exhaustive: bool = False
     listed: frozenset[str] = frozenset()
     larger: tuple[Theorem, ...] = ()
+    noticed_by: dict[str, str] = field(default_factory=dict)
 
 
 def try_mutant(mutant: Mutant, plan: Plan, tell: Tell) -> None:
@@ -299,7 +309,8 @@ def try_mutant(mutant: Mutant, plan: Plan, tell: Tell) -> None:
 def kills_of(mutant: Mutant, plan: Plan, tell: Tell) -> Iterator[Kill]:
     """The kills in order; larger worlds are for those that nothing else notices and nobody excuses."""
     noticed = False
-    concerned = (one.theorem for one in plan.proved if one.executes(mutant))
+    concerned = [one.theorem for one in plan.proved if one.executes(mutant)]
+    concerned.sort(key=lambda stated: stated.name != plan.noticed_by.get(function_name(mutant)))
     for kill in chain(kills_by_theorems(concerned, tell), kills_by_second(plan.second, tell)):
         noticed = True
         yield kill

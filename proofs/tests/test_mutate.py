@@ -136,6 +136,14 @@ class TestWhoKills:
         result = try_one(UNSEEN, second=lambda: os._exit(3))
         assert result.kills == (Kill(Verdict.CRASH, "run-time laws", "", "the process ended with 3"),)
 
+    def test_the_theorem_that_noticed_the_functions_last_mutant_is_asked_first(self) -> None:
+        plan = Plan((LEAVES, ADMITS), nothing)
+        dropped = MUTANTS["arithmetic.is_short:1 arithmetic"]
+        assert [result.kill.killer for result in mutate.tried([dropped], plan) if result.kill] == [LEAVES.theorem.name]
+        plan.noticed_by["arithmetic.is_short"] = ADMITS.theorem.name
+        assert [result.kill.killer for result in mutate.tried([dropped], plan) if result.kill] == [ADMITS.theorem.name]
+        assert plan.noticed_by == {"arithmetic.is_short": ADMITS.theorem.name}
+
     def test_a_theorem_in_a_larger_world_if_nobody_else_does(self) -> None:
         """Given a theorem in a larger world, then it meets what the second oracle passes, unless that is listed."""
         larger = (ADMITS.theorem,)
