@@ -1,7 +1,8 @@
-"""What is known of who notices which mutant of the specification, as `slotproof mutate spec --all-killers` recorded it.
+"""What is known of who notices which mutant of the specification, as `slotproof mutate spec` found it.
 
-The record is shipped, because gathering it takes long. It says of which mutants it speaks; a mutant that came after it
-is in no list.
+The record is shipped, because gathering it takes long. Of every mutant it has the theorem that noticed it first; some,
+a few a law, have met all theorems and run-time checks, so of these it is known which ones nobody else notices. With
+`--all-killers --record FILE` the command makes such a record of all that it tries.
 """
 
 import json
@@ -15,7 +16,9 @@ RECORD = Path(__file__).with_name("kills.json")
 
 @cache
 def recorded() -> Mapping[str, Any]:
-    """The record: `mutants`, `theorems` by name with the mutants each kills, and `only` by law."""
+    """The record: how many `mutants` there were, `theorems` by name with the mutants each kills, how many were
+    `met_by_all`, and which of these `only` one law notices, by law.
+    """
     document: Mapping[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
     return document
 

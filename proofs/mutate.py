@@ -490,7 +490,12 @@ def record_json(report: Report) -> dict[str, Any]:
     for result in report.results:
         for name in {kill.killer for kill in result.kills if kill.how in BY_PROOFS}:
             theorems[name].append(result.mutant.id)
-    return {"mutants": len(report.results), "theorems": dict(sorted(theorems.items())), "only": report.only_killer()}
+    return {
+        "mutants": len(report.results),
+        "theorems": dict(sorted(theorems.items())),
+        "met_by_all": len(report.results),
+        "only": report.only_killer(),
+    }
 
 
 def detail(result: Result) -> dict[str, Any]:

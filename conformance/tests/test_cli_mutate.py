@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,6 +62,16 @@ class TestTheLaws:
         shared = invoke("spec", "--only", "admission.idle_hits:2 loop", "--all-killers", "--json")
         assert json.loads(shared.stdout)["only_killer"] == {}
 
+    def test_a_record_is_kept_of_all_that_notices_a_mutant(self, tmp_path: Path) -> None:
+        name, file = "release.reset_prefix_cache:1 constant", tmp_path / "kills.json"
+        assert invoke("spec", "--only", name, "--all-killers", "--record", str(file)).exit_code == 0
+        assert json.loads(file.read_text()) == {
+            "mutants": 1,
+            "theorems": {},
+            "met_by_all": 1,
+            "only": {"RESET-1": [name]},
+        }
+
     def test_the_specification_as_it_is_has_nothing_to_object_to(self) -> None:
         assert list(command.kills_by_laws(RUNNER)) == []
 
@@ -109,6 +120,7 @@ class TestSurvivors:
     [
         (("impl",), "slotproof: 'impl' cannot be mutated; use spec, the specification\n"),
         (("spec", "--only", "nonsense"), "slotproof: there is no mutant whose id contains 'nonsense'; "),
+        (("spec", "--record", "kills.json"), "slotproof: --record keeps all that notices a mutant; "),
     ],
 )
 def test_nothing_to_try_exits_with_2(arguments: tuple[str, ...], words: str) -> None:
