@@ -173,9 +173,11 @@ def test_a_small_world_is_exhausted_and_keeps_every_law(world: str) -> None:
 
 @pytest.mark.slow
 def test_6_blocks_3_requests_and_6_tokens_are_exhausted() -> None:
+    """As measured in 145 s on two busy cores, with at most 438 MiB a process."""
     (explored,) = explore([make_scope(blocks=7, requests=3, tokens=6)], workers=2)
     assert explored.found is None
     assert explored.exhausted
+    assert (explored.states, explored.transitions, explored.depth) == (88_603, 1_066_728, 21)
 
 
 def test_the_number_of_processes_changes_nothing() -> None:
