@@ -10,6 +10,7 @@ import jsonschema
 
 from slotproof.conformance.actions import Action
 from slotproof.conformance.errors import SetupError
+from slotproof.conformance.json_file import document_of, text_of
 from slotproof.conformance.scheduler_actions import SCHEDULER_VERBS
 from slotproof.conformance.scheduler_adapter import EngineConfig
 from slotproof.conformance.scheduler_laws import LAW_IDS
@@ -110,19 +111,12 @@ def read_trace(path: Path) -> SchedulerTrace:
     Raises:
         SetupError: for a file that cannot be read or is no trace.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SetupError(f"{path} cannot be read: {error}") from error
-    return parse_trace(text, str(path))
+    return parse_trace(text_of(path), str(path))
 
 
 def parse_trace(text: str, where: str) -> SchedulerTrace:
     """The trace in a JSON text; `where` names it in messages."""
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise SetupError(f"{where} is not JSON, perhaps cut off: {error}") from error
+    document = document_of(text, where)
     problem = next(iter(sorted(jsonschema.Draft202012Validator(SCHEMA).iter_errors(document), key=str)), None)
     if problem is not None:
         place = "/".join(map(str, problem.absolute_path)) or "its top level"

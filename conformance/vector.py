@@ -16,6 +16,7 @@ import jsonschema
 from slotproof.conformance.actions import BY_NAME, Action, perform
 from slotproof.conformance.adapter import Adapter, Strictness
 from slotproof.conformance.errors import SetupError
+from slotproof.conformance.json_file import document_of, text_of
 from slotproof.conformance.session import Session, Tally
 from slotproof.conformance.settings import make_groups, parse_groups
 from slotproof.spec.config import Config, FreeOrder
@@ -77,19 +78,12 @@ def read_vector(path: Path) -> Vector:
     Raises:
         SetupError: for a file that cannot be read, is no JSON, or is JSON of another kind.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SetupError(f"{path} cannot be read: {error}") from error
-    return parse_vector(text, str(path))
+    return parse_vector(text_of(path), str(path))
 
 
 def parse_vector(text: str, where: str) -> Vector:
     """The vector in a JSON text; `where` names it in messages."""
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise SetupError(f"{where} is not JSON, perhaps cut off: {error}") from error
+    document = document_of(text, where)
     schema = json.loads(FOLDER.joinpath("schema.json").read_text(encoding="utf-8"))
     problem = next(iter(sorted(jsonschema.Draft202012Validator(schema).iter_errors(document), key=str)), None)
     if problem is not None:
