@@ -5,7 +5,7 @@ its steps.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +15,7 @@ import jsonschema
 
 from slotproof.conformance.actions import BY_NAME, Action, perform
 from slotproof.conformance.adapter import Adapter, Strictness
+from slotproof.conformance.deviations import Deviation
 from slotproof.conformance.errors import SetupError
 from slotproof.conformance.json_file import document_of, text_of
 from slotproof.conformance.session import Session, Tally
@@ -166,14 +167,18 @@ class Mismatch(Exception):
     """A step of a vector came out otherwise than expected."""
 
 
-def run_vector(adapter: Adapter, vector: Vector, tally: Tally | None = None) -> None:
+def run_vector(
+    adapter: Adapter, vector: Vector, tally: Tally | None = None, deviations: Sequence[Deviation] = ()
+) -> None:
     """Carry a vector out on a target, the laws at each step, then what the vector expects of it.
+
+    Known deviations are counted in the tally, and do not stop it.
 
     Raises:
         Violation: when a law objects.
         Mismatch: when a law-abiding answer is not the expected one; expectations are for targets at `identity`.
     """
-    session = Session(adapter, vector.config, tally or Tally.fresh())
+    session = Session(adapter, vector.config, tally or Tally.fresh(), deviations=deviations)
     for number, step in enumerate(vector.steps, start=1):
         session.answers.clear()
         perform(session, step.action)
