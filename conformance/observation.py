@@ -172,20 +172,23 @@ class Window:
         return seen.keyed is None or self._same_index(seen.keyed, pool)
 
     def _same_index(self, keyed: tuple[tuple[int, Hashable], ...], pool: Pool) -> bool:
-        """Whether the same blocks carry the same keys; a key that is new is named after the expected one."""
+        """Whether the same blocks carry the same keys; new keys get the expected names if all agree."""
         if len(keyed) != len(pool.keyed):
             return False
+        names, owners = dict[Hashable, int](), dict[int, Hashable]()
         for block, opaque in keyed:
             key = pool.keys[block]
-            if key == NO_KEY or self._names.setdefault(opaque, key) != key:
+            if key == NO_KEY or self._names.get(opaque, names.setdefault(opaque, key)) != key:
                 return False
-            if self._owners.setdefault(key, opaque) != opaque:
+            if self._owners.get(key, owners.setdefault(key, opaque)) != opaque:
                 return False
-        return all(
-            [block for block, opaque in keyed if opaque == self._owners[key]]
-            == [block for block in pool.keyed if pool.keys[block] == key]
-            for key in _shared_keys(pool)
-        )
+        for key in _shared_keys(pool):
+            shown = [block for block, opaque in keyed if self._owners.get(key, owners[key]) == opaque]
+            if shown != [block for block in pool.keyed if pool.keys[block] == key]:
+                return False
+        self._names.update(names)
+        self._owners.update(owners)
+        return True
 
     def rebuild(self, seen: Seen, before: Snapshot, touched: Request | None) -> Snapshot:
         """The snapshot that was seen. Parts that cannot be seen follow from the tables."""
