@@ -22,3 +22,8 @@ def test_it_names_theorems_and_laws_that_there_are() -> None:
 def test_who_kills_nothing_has_an_empty_list() -> None:
     assert killed_by("no theorem") == killed_only_by("NO-1") == []
     assert "arithmetic.is_short:1 compare" in [name for names in recorded()["theorems"].values() for name in names]
+
+
+def test_laws_that_no_fault_of_an_allocator_shows_alone_have_a_mutant_that_nobody_else_notices() -> None:
+    """The others are in conformance/tests/test_no_dead_law.py."""
+    assert all(killed_only_by(law) for law in ("REFUSE-3", "LEAK-1", "ISO-1"))
