@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 from slotproof.conformance.adapter import Strictness
-from slotproof.conformance.counterexample import call_words, pool_strip, setting_words
+from slotproof.conformance.counterexample import outcome_words, pool_strip, setting_words
 from slotproof.conformance.driver import EPISODE_STEPS, walk_episode
 from slotproof.conformance.errors import SetupError
 from slotproof.conformance.find import shortest_failure
@@ -142,13 +142,6 @@ def narrated(pair: Pair, failure: Failure, old: Side, new: Side) -> Parting:
     states = [state_words(side) for side in (sides.old, sides.new)]
     ends = [Side(side.target, side.version, state) for side, state in zip((old, new), states, strict=True)]
     return Parting(failure, tuple(calls), ends[0], ends[1])
-
-
-def outcome_words(side: Any, action: Any) -> str:
-    """An action, and what came of it."""
-    if isinstance(side, Session):
-        return call_words(action, side.answers, side.snapshot)
-    return f"{action}  ->  {', '.join([*side.answers, f'{side.view.num_free} free'])}"
 
 
 def state_words(side: Any) -> str:

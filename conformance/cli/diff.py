@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from slotproof.conformance.cli.diff_targets import DEFAULT_STEPS, Level, diff_targets, names_target
+from slotproof.conformance.cli.html import Html, write_html
 from slotproof.conformance.cli.options import AsJson
 from slotproof.conformance.cli.output import (
     new_console,
@@ -20,7 +21,6 @@ from slotproof.conformance.cli.output import (
     print_text,
     progress_bar,
     warn,
-    write_whole,
 )
 from slotproof.conformance.cli.words import count_of
 from slotproof.conformance.errors import SetupError
@@ -65,10 +65,6 @@ ScenarioId = Annotated[
     typer.Option(
         "--scenario", metavar="ID", help="A shipped change, S1 to S9; `list` shows them.", rich_help_panel=POLICIES
     ),
-]
-Html = Annotated[
-    Path | None,
-    typer.Option("--html", metavar="FILE", help="Write the trace as a page to look at.", rich_help_panel=POLICIES),
 ]
 Closeness = Annotated[
     Level | None,
@@ -444,8 +440,4 @@ def write_page(path: Path, result: Difference, wanted: str | None) -> Path | Non
     if result.trace is None:
         return None
     found = named_objection(result.trace, wanted) if result.trace.objections else None
-    try:
-        write_whole(path, page(result.world, result.trace, found, f"{result.new.name}, against {result.old.name}"))
-    except OSError as error:
-        raise SetupError(f"{path} cannot be written: {error.strerror}; name another file with --html") from error
-    return path
+    return write_html(path, page(result.world, result.trace, found, f"{result.new.name}, against {result.old.name}"))
