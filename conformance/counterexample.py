@@ -128,7 +128,7 @@ def narrate_engine(adapter: SchedulerAdapter, target: str, seed: int | None, fai
         engine.answers.clear()
         with suppress(Violation):
             SCHEDULER.perform(engine, action)
-        calls.append(f"{action}  ->  {', '.join([*engine.answers, f'{engine.view.num_free} free'])}")
+        calls.append(outcome_words(engine, action))
     after = pool_strip(snapshot_of(engine.config, engine.view))
     return Counterexample(target, adapter.profile.version, seed, failure, tuple(calls), before, after)
 
@@ -150,10 +150,17 @@ def narrate(adapter: Any, target: str, seed: int | None, failure: Failure) -> Co
             if violation.transition is not None:
                 before = violation.transition.before
         after = session.snapshot
-        calls.append(call_words(action, session.answers, after))
+        calls.append(outcome_words(session, action))
     ids = "block ids are the target's own plus 1" if adapter.profile.null_block is None else ""
     strips = pool_strip(before), pool_strip(after)
     return Counterexample(target, adapter.profile.version, seed, failure, tuple(calls), *strips, ids)
+
+
+def outcome_words(side: Session | Engine, action: Action) -> str:
+    """An action, and what came of it."""
+    if isinstance(side, Session):
+        return call_words(action, side.answers, side.snapshot)
+    return f"{action}  ->  {', '.join([*side.answers, f'{side.view.num_free} free'])}"
 
 
 def call_words(action: Action, answers: list[Event], after: Snapshot) -> str:

@@ -79,5 +79,8 @@ def is_scheduler(adapter: object) -> bool:
 
 
 def subject_of(adapter: object) -> Subject:
-    """The kind of target an adapter stands for."""
+    """The kind of target an adapter stands for; what is walked like a target may bring a kind of its own."""
+    own = getattr(adapter, "subject", None)
+    if isinstance(own, Subject):
+        return own
     return SCHEDULER if is_scheduler(adapter) else ALLOCATOR

@@ -99,20 +99,11 @@ def usable_settings(plan: Plan, profile: Profile, report: Report) -> tuple[Setti
     """The group settings the target supports; at least one must be left."""
     usable, skipped = [], []
     for settings in plan.settings:
-        lacking = [kind for kind in settings.kinds if kind not in profile.group_kinds]
-        if lacking:
-            skipped.append((settings.groups, f"{profile.name} has no {lacking[0]} groups"))
-        elif settings.caching not in profile.caching:
-            switch = "on" if settings.caching else "off"
-            skipped.append((settings.groups, f"{profile.name} cannot run with caching {switch}"))
-        elif settings.free_order is not None and settings.free_order not in profile.free_orders:
-            skipped.append((settings.groups, f"{profile.name} has no free order {settings.free_order}"))
-        elif settings.block_size is not None and settings.block_size not in (
-            profile.block_sizes or [settings.block_size]
-        ):
-            skipped.append((settings.groups, f"{profile.name} does not take block size {settings.block_size}"))
-        else:
+        reason = unusable(profile, settings)
+        if reason is None:
             usable.append(settings)
+        else:
+            skipped.append((settings.groups, reason))
     report.skipped_settings = tuple(skipped)
     if not usable:
         reasons = "; ".join(sorted({reason for _, reason in skipped}))
@@ -120,6 +111,20 @@ def usable_settings(plan: Plan, profile: Profile, report: Report) -> tuple[Setti
             f"nothing to verify: {reasons}; choose other --groups, --caching, --free-order or --block-size"
         )
     return tuple(usable)
+
+
+def unusable(profile: Profile, settings: Settings) -> str | None:
+    """Why a target of this profile cannot be run with these settings, or None."""
+    lacking = [kind for kind in settings.kinds if kind not in profile.group_kinds]
+    if lacking:
+        return f"{profile.name} has no {lacking[0]} groups"
+    if settings.caching not in profile.caching:
+        return f"{profile.name} cannot run with caching {'on' if settings.caching else 'off'}"
+    if settings.free_order is not None and settings.free_order not in profile.free_orders:
+        return f"{profile.name} has no free order {settings.free_order}"
+    if settings.block_size is not None and settings.block_size not in (profile.block_sizes or [settings.block_size]):
+        return f"{profile.name} does not take block size {settings.block_size}"
+    return None
 
 
 def still_shows(adapter: Any, deviation: Deviation) -> bool:

@@ -1,15 +1,18 @@
-"""`slotproof diff`: two scheduling policies, equal, one refining the other, or the shortest trace between them."""
+"""`slotproof diff`: two policies, or two targets: equal, one refining the other, or the shortest trace between them."""
 
 import importlib
 import os
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 
+from slotproof.conformance.cli.diff_targets import DEFAULT_STEPS, Level, diff_targets, names_target
+from slotproof.conformance.cli.html import Html, write_html
 from slotproof.conformance.cli.options import AsJson
 from slotproof.conformance.cli.output import (
     new_console,
@@ -18,7 +21,6 @@ from slotproof.conformance.cli.output import (
     print_text,
     progress_bar,
     warn,
-    write_whole,
 )
 from slotproof.conformance.cli.words import count_of
 from slotproof.conformance.errors import SetupError
@@ -29,18 +31,25 @@ from slotproof.conformance.scheduler_model import World
 from slotproof.conformance.scheduler_search import Found
 from slotproof.conformance.scheduler_words import trace_lines, turn_words
 from slotproof.conformance.scheduler_worlds import WORLDS
+from slotproof.conformance.settings import DEFAULT_GROUPS
 from slotproof.conformance.trace_page import page
 from slotproof.spec.laws import BY_ID
 from slotproof.spec.scheduler.policy import SHIPPED, Policy
 
 NAME = "diff"
-EXAMPLE = "Example: slotproof diff --scenario S3, or slotproof diff fcfs my_module:NEW"
+EXAMPLE = (
+    "Examples: slotproof diff --scenario S3, slotproof diff fcfs my_module:NEW, "
+    "slotproof diff vllm@/old/python vllm@/new/python"
+)
 NOT_EXHAUSTED = 3
 
-POLICY = f"{', '.join(SHIPPED)}, or module:policy."
+EITHER = f"A policy ({', '.join(SHIPPED)}, or module:policy), or a target as for verify."
 
-Old = Annotated[str | None, typer.Argument(metavar="[OLD]", help=POLICY, show_default="with --scenario: its own")]
-New = Annotated[str | None, typer.Argument(metavar="[NEW]", help=POLICY, show_default="with --scenario: its own")]
+POLICIES = "Of two policies"
+TARGETS = "Of two targets"
+
+Old = Annotated[str | None, typer.Argument(metavar="[OLD]", help=EITHER, show_default="with --scenario: its own")]
+New = Annotated[str | None, typer.Argument(metavar="[NEW]", help=EITHER, show_default="with --scenario: its own")]
 WorldNames = Annotated[
     list[str] | None,
     typer.Option(
@@ -48,13 +57,45 @@ WorldNames = Annotated[
         metavar="WORLD",
         help=f"Compare in this world only: {', '.join(WORLDS)}, or module:world. May be repeated.",
         show_default="all that are shipped",
+        rich_help_panel=POLICIES,
     ),
 ]
 ScenarioId = Annotated[
-    str | None, typer.Option("--scenario", metavar="ID", help="A shipped change, S1 to S9; `list` shows them.")
+    str | None,
+    typer.Option(
+        "--scenario", metavar="ID", help="A shipped change, S1 to S9; `list` shows them.", rich_help_panel=POLICIES
+    ),
 ]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the trace as a page to look at.")]
-Seconds = Annotated[float | None, typer.Option(min=0.1, help="Stop each search after so long.")]
+Closeness = Annotated[
+    Level | None,
+    typer.Option(
+        help="What is compared: who is admitted and what is told, also how many blocks it takes, or also which.",
+        show_default="identity for two versions of one target, else as closely as both follow the specification",
+        rich_help_panel=TARGETS,
+    ),
+]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KINDS",
+        help="KV cache groups, as in full,window:32; repeat it to compare with several settings.",
+        show_default="full, window and full,window",
+        rich_help_panel=TARGETS,
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(help="The same seed and steps make the same actions.", show_default="0", rich_help_panel=TARGETS),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(min=1, help="How many actions.", show_default=f"{DEFAULT_STEPS}", rich_help_panel=TARGETS),
+]
+Save = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Write the trace there as difference.json.", rich_help_panel=TARGETS),
+]
+Seconds = Annotated[float | None, typer.Option(min=0.1, help="Stop each search, or the walk, after so long.")]
 
 
 def command(
@@ -63,14 +104,29 @@ def command(
     scenario: ScenarioId = None,
     world: WorldNames = None,
     html: Html = None,
+    strictness: Closeness = None,
+    groups: Groups = None,
+    seed: Seed = None,
+    steps: Steps = None,
     seconds: Seconds = None,
+    save: Save = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two scheduling policies in every state of small worlds.
+    """Compare two scheduling policies in every state of small worlds, or two targets on random actions.
+
+    Targets are allocators or whole schedulers, each perhaps in an environment of its own: the same actions are carried
+    out on both, and the first difference is shrunk.
 
     Exit code 0: NEW is equal, or refines OLD (it admits less at times and never does anything else). 1: the shortest
     trace breaks a law that OLD keeps, or tells the two apart. 3: the time was up first. 2: it could not be asked.
     """
+    if old is not None and new is not None and (is_target(old) or is_target(new)):
+        refuse("two targets", {"--world": world, "--scenario": scenario, "--html": html})
+        require_two_targets(old, new)
+        walk = groups or DEFAULT_GROUPS, seed or 0, steps or DEFAULT_STEPS, seconds
+        raise typer.Exit(diff_targets(old, new, strictness, *walk, save, as_json))
+    of_targets = {"--strictness": strictness, "--groups": groups, "--seed": seed, "--steps": steps, "--save": save}
+    refuse("two policies", of_targets)
     if scenario == "list":
         list_scenarios(new_console(), as_json)
         return
@@ -136,6 +192,55 @@ def what_to_compare(
     return find_policy(old), find_policy(new), places
 
 
+def is_target(name: str) -> bool:
+    """Whether OLD or NEW means a target, not a policy."""
+    if name in SHIPPED:
+        return False
+    if names_target(name):
+        return True
+    value = attribute_of(name) if ":" in name else None
+    return callable(value) and not isinstance(value, Policy)
+
+
+def require_two_targets(*names: str) -> None:
+    """Both are targets.
+
+    Raises:
+        SetupError: when one is a policy.
+    """
+    for name in names:
+        if name in SHIPPED or (":" in name and not names_target(name) and isinstance(attribute_of(name), Policy)):
+            other = next(other for other in names if other != name)
+            raise SetupError(f"{name} is a policy and {other} a target; compare two of a kind")
+
+
+def refuse(what: str, options: Mapping[str, object]) -> None:
+    """No option is given that means nothing here.
+
+    Raises:
+        SetupError: naming one.
+    """
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise SetupError(f"{given[0]} means nothing for {what}; leave it out")
+
+
+def attribute_of(name: str) -> object:
+    """What `module:attribute` names, None if it cannot be had."""
+    module_name, _, attribute = name.partition(":")
+    try:
+        return getattr(module_of(module_name), attribute, None)
+    except Exception:
+        return None
+
+
+def module_of(name: str) -> Any:
+    """The module of that name; the current folder is importable."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    return importlib.import_module(name)
+
+
 def find_scenario(name: str) -> Scenario:
     """The shipped scenario of this id.
 
@@ -174,14 +279,12 @@ Value = TypeVar("Value")
 
 
 def named(name: str, kind: type[Value], what: str, remedy: str) -> Value:
-    """The value of a user's module; the current folder is importable."""
+    """The value of a user's module."""
     module_name, colon, attribute = name.partition(":")
     if not colon:
         raise SetupError(f"there is no {what}; {remedy}")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
     try:
-        module = importlib.import_module(module_name)
+        module = module_of(module_name)
     except Exception as error:
         raise SetupError(f"the module of {what} cannot be imported: {type(error).__name__}: {error}") from error
     value = getattr(module, attribute, None)
@@ -337,8 +440,4 @@ def write_page(path: Path, result: Difference, wanted: str | None) -> Path | Non
     if result.trace is None:
         return None
     found = named_objection(result.trace, wanted) if result.trace.objections else None
-    try:
-        write_whole(path, page(result.world, result.trace, found, f"{result.new.name}, against {result.old.name}"))
-    except OSError as error:
-        raise SetupError(f"{path} cannot be written: {error.strerror}; name another file with --html") from error
-    return path
+    return write_html(path, page(result.world, result.trace, found, f"{result.new.name}, against {result.old.name}"))

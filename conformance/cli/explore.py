@@ -1,5 +1,6 @@
 """`slotproof explore`: every small world."""
 
+import json
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from slotproof.conformance.cli.html import Html, write_html
 from slotproof.conformance.cli.options import AsJson
 from slotproof.conformance.cli.output import (
     new_console,
@@ -17,6 +19,7 @@ from slotproof.conformance.cli.output import (
     print_json,
     print_text,
     progress_bar,
+    warn,
 )
 from slotproof.conformance.cli.saving import Saved, save_examples, text_of, usable_folder
 from slotproof.conformance.cli.verify import Switch
@@ -24,8 +27,11 @@ from slotproof.conformance.cli.words import count_of
 from slotproof.conformance.counterexample import config_words
 from slotproof.conformance.errors import SetupError
 from slotproof.conformance.explore import Explored, explore
+from slotproof.conformance.report import Found
 from slotproof.conformance.scope import Scope, make_scope, small_worlds
-from slotproof.conformance.vector import config_as_json
+from slotproof.conformance.target_page import target_page
+from slotproof.conformance.targets.registry import load_allocator
+from slotproof.conformance.vector import config_as_json, parse_vector
 from slotproof.spec.config import FreeOrder
 
 NAME = "explore"
@@ -153,6 +159,7 @@ def command(
     workers: Workers = None,
     as_json: AsJson = False,
     save: Save = None,
+    html: Html = None,
 ) -> None:
     """Visit every world of a few blocks and requests, and hold the specification to every law at each call.
 
@@ -187,11 +194,23 @@ def command(
     explored = run.explored()
     found = [one.found for one in explored if one.found is not None]
     saved = save_examples(found, folder or Path(), with_tests=save is not None) if not as_json or save else Saved()
+    page = write_page(html, found, run.target or "reference") if html is not None else None
     if as_json:
         print_json(document(run, explored))
     else:
-        print_explored(run, explored, saved)
+        print_explored(run, explored, saved, page)
     raise typer.Exit(exit_code(explored))
+
+
+def write_page(path: Path, found: list[Found], target: str) -> Path | None:
+    """The first counterexample as a page; None if there is none."""
+    if not found:
+        warn(f"slotproof: there is no trace to show, so {path} was not written")
+        return None
+    vector = parse_vector(json.dumps(found[0].fields["replay"]), "the counterexample")
+    with others_on_stderr():
+        text = target_page(load_allocator(target), target, vector.config, [step.action for step in vector.steps])
+    return write_html(path, text)
 
 
 @dataclass(slots=True)
@@ -270,7 +289,7 @@ def document(run: Run, explored: list[Explored]) -> dict[str, Any]:
     }
 
 
-def print_explored(run: Run, explored: list[Explored], saved: Saved) -> None:
+def print_explored(run: Run, explored: list[Explored], saved: Saved, page: Path | None) -> None:
     """One row a world, what broke a law, and the verdict."""
     console = new_console()
     table = new_table("world", "states", "transitions", "depth", "s", right=("states", "transitions", "depth", "s"))
@@ -283,7 +302,7 @@ def print_explored(run: Run, explored: list[Explored], saved: Saved) -> None:
     found = [one.found for one in explored if one.found is not None]
     for example, path in zip(found, saved.vectors, strict=True):
         print_text(console, f"\n{text_of(example, run.target or 'reference', path)}")
-    written = [*(path for path in saved.vectors if path is not None), *saved.tests]
+    written = [*(path for path in saved.vectors if path is not None), *saved.tests, *([page] if page else [])]
     if written:
         print_text(console, f"\nWritten: {', '.join(map(str, written))}")
     style = {0: "bold green", 1: "bold red", 3: "bold yellow"}[exit_code(explored)]

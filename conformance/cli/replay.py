@@ -1,28 +1,32 @@
 """`slotproof replay`: a counterexample or a vector, call by call, or a recorded request trace."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from slotproof.conformance.actions import perform
+from slotproof.conformance.actions import Action, perform
 from slotproof.conformance.adapter import Adapter, Strictness
 from slotproof.conformance.cli import workload
 from slotproof.conformance.cli.files import find_vector
+from slotproof.conformance.cli.html import Html, write_html
 from slotproof.conformance.cli.options import AsJson
 from slotproof.conformance.cli.output import new_console, others_on_stderr, print_json, print_text
 from slotproof.conformance.cli.replay_trace import is_trace_file, replay_trace, trace_document, trace_text
 from slotproof.conformance.cli.words import count_of
 from slotproof.conformance.counterexample import call_words, config_words, pool_strip
 from slotproof.conformance.errors import SetupError
+from slotproof.conformance.scheduler_adapter import EngineConfig
 from slotproof.conformance.session import Session, Tally
 from slotproof.conformance.smoke import smoke_check
-from slotproof.conformance.targets.registry import load_allocator
+from slotproof.conformance.target_page import target_page
+from slotproof.conformance.targets.registry import load_allocator, load_target
 from slotproof.conformance.vector import Mismatch, Vector, not_for, run_vector
 from slotproof.conformance.violation import Violation
 from slotproof.conformance.workload.trace import is_trace, load_requests
-from slotproof.spec.config import FreeOrder
+from slotproof.spec.config import Config, FreeOrder
 from slotproof.spec.laws import BY_ID
 from slotproof.spec.snapshot import Snapshot
 
@@ -104,6 +108,7 @@ def command(
     by_time: ByTime = False,
     lru: Lru = False,
     plot: Plot = None,
+    html: Html = None,
     as_json: AsJson = False,
 ) -> None:
     """Carry a counterexample or a vector out on a target, and show what each call answers.
@@ -116,12 +121,16 @@ def command(
     if is_trace_file(file):
         with others_on_stderr():
             of_scheduler = replay_trace(file, target)
+        trace = of_scheduler.trace
+        page = draw(html, of_scheduler.target, trace.config, trace.actions) if html is not None else None
         if as_json:
             print_json({"file": file, **trace_document(of_scheduler)})
         else:
-            print_text(new_console(), trace_text(of_scheduler))
+            print_result(trace_text(of_scheduler), page)
         raise typer.Exit(0 if of_scheduler.holds else 1)
     if is_trace(Path(file)):
+        if html is not None:
+            raise SetupError("--html draws counterexamples and vectors; a recorded request trace is drawn by --plot")
         selection = workload.Selection(Path(file), first, by_time)
         serve_trace(selection, target or "impl", (blocks, block_size, free_order), lru, plot, as_json)
         return
@@ -129,11 +138,27 @@ def command(
     name = target or (vector.violates["target"] if vector.violates is not None else "impl")
     with others_on_stderr():
         replayed = replay(vector, name)
+    page = draw(html, name, vector.config, [step.action for step in vector.steps]) if html is not None else None
     if as_json:
         print_json({"file": file, **as_document(replayed)})
     else:
-        print_text(new_console(), text_of(replayed))
+        print_result(text_of(replayed), page)
     raise typer.Exit(0 if replayed.holds else 1)
+
+
+def draw(path: Path, target: str, config: Config | EngineConfig, actions: Sequence[Action]) -> Path:
+    """The trace as a page."""
+    with others_on_stderr():
+        text = target_page(load_target(target), target, config, actions)
+    return write_html(path, text)
+
+
+def print_result(text: str, page: Path | None) -> None:
+    """The result, and where the page is."""
+    console = new_console()
+    if page is not None:
+        print_text(console, f"Written: {page}")
+    print_text(console, text)
 
 
 def serve_trace(

@@ -1,10 +1,7 @@
 """The page of a trace: complete, self-contained, readable without a script, and every text in it is escaped."""
 
-import subprocess
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
-from shutil import which
 
 import pytest
 
@@ -12,38 +9,7 @@ from slotproof.conformance.policy_diff import diff
 from slotproof.conformance.scenarios import scenarios
 from slotproof.conformance.trace_page import page
 
-VOID = {"meta", "br"}
-
-
-class Reader(HTMLParser):
-    """Tags, whether they are closed in order, cells that are marked, and all text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.links: list[str] = []
-        self.marked: list[str] = []
-        self.text = ""
-        self._marking = False
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.links += [name for name, _ in attrs if name in ("src", "href", "onclick")]
-        self._marking = ("class", "changed") in attrs
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-        self._marking = False
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-        if self._marking:
-            self.marked.append(data)
+from .pages import Reader, draw
 
 
 def page_of(name: str) -> str:
@@ -82,18 +48,7 @@ def test_a_page_shows_turns_blocks_queue_requests_and_the_law() -> None:
 
 @pytest.mark.thirdparty
 def test_a_browser_draws_the_page(tmp_path: Path) -> None:
-    browser = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if browser is None:
-        pytest.skip("no Chromium is installed")
-    source, picture = tmp_path / "trace.html", tmp_path / "trace.png"
-    source.write_text(page_of("S2"), encoding="utf-8")
-    flags = "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1100,1900"
-    subprocess.run(
-        [browser, *flags, f"--screenshot={picture}", source.as_uri()], check=True, capture_output=True, timeout=120
-    )
-    data = picture.read_bytes()
-    assert data.startswith(b"\x89PNG")
-    assert len(data) > 50_000, "an empty page of this size is a tenth of that"
+    draw(page_of("S2"), tmp_path)
 
 
 def test_what_a_turn_changes_is_marked() -> None:

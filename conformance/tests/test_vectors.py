@@ -88,6 +88,7 @@ class TestShipped:
 
     def test_tag_every_law(self) -> None:
         assert {law for vector in VECTORS.values() for law in vector.laws} == {law.id for law in LAWS}
+        assert all(vector.laws for vector in VECTORS.values())
 
     def test_tell_the_lesson_and_its_exercises(self) -> None:
         lesson = VECTORS["seed-trace"]
