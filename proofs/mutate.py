@@ -2,8 +2,8 @@
 
 A mutant is installed in a forked child, so none outlives its trial, and Z3 never runs in the parent, so that what is
 forked has no threads. A mutant of integers meets Z3 first, which may show that it changes nothing. Any other meets the
-theorems that executed its function when nothing was changed, the cheapest first, in the smallest worlds; then the
-second oracle; then the theorems in larger worlds and in pools of any size, unless it is listed as equivalent.
+theorems that executed its function when nothing was changed, the cheapest first, in the worlds that are quick; then the
+second oracle; then the theorems in the other worlds, unless it is listed as equivalent.
 """
 
 import json
@@ -233,7 +233,7 @@ class Group(NamedTuple):
 
 
 def theorems_by_world() -> list[Group]:
-    """The theorems, those about an operation for each of its smaller worlds alone."""
+    """The theorems, those about an operation for each of its first worlds alone."""
     together: dict[str, Group] = {}
     for stated in stated_theorems():
         if stated.operation is None:
@@ -241,7 +241,7 @@ def theorems_by_world() -> list[Group]:
             continue
         for place, world in enumerate(stated.operation.worlds[:MOST_WORLDS]):
             there = replace(stated, operation=replace(stated.operation, worlds=(world,)))
-            alone = Group([], quick=world.small and place < stated.operation.num_quick)
+            alone = Group([], quick=place < stated.operation.num_quick)
             together.setdefault(f"{stated.operation.name}: {world.words}", alone).theorems.append(there)
     return list(together.values())
 

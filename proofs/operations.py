@@ -34,7 +34,7 @@ class Operation:
     worlds: tuple[World, ...]
     scope: str
     num_quick: int = 4
-    """So many of its small worlds are quick enough for every mutant of the specification to meet them."""
+    """So many of its worlds, the first, are quick enough for every mutant of the specification to meet them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ ANY_POOL = Operation(
         World("any pool, sliding window", lambda: any_unbounded_call("w"), small=False),
     ),
     "any pool, table and number of hits; full attention or window",
+    num_quick=0,
 )
 
 
