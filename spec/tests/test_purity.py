@@ -18,7 +18,9 @@ from slotproof.spec import Snapshot
 
 SPEC = Path(slotproof.spec.__file__).parent
 FILES = sorted([*SPEC.glob("*.py"), *SPEC.glob("predicates/*.py"), *SPEC.glob("scheduler/*.py")])
-POOL_FILES = [SPEC / f"{name}.py" for name in ("admission", "groups", "lookup", "pool", "release", "snapshot")]
+POOL_FILES = [
+    SPEC / f"{name}.py" for name in ("admission", "copies", "groups", "lookup", "parts", "pool", "release", "snapshot")
+]
 WITH_CACHED_PROPERTIES = {"AllocationFacts", "Transition"}
 """The laws' views of a step; a cached property needs a place that slots do not give."""
 MUTATING = {"add", "clear", "extend", "insert", "pop", "remove", "setdefault", "sort", "update"}
