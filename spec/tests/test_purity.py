@@ -140,7 +140,7 @@ def test_no_operation_changes_a_snapshot_it_was_given(groups: str) -> None:
     session = Session(adapter, Settings(groups=groups).draw(chooser, PROFILE), Tally.fresh(), law_ids=("POOL-4",))
     done: list[Action] = []
     while len(done) < 300:
-        verb = chooser.pick(ALLOCATOR.deck)
+        verb = chooser.pick(ALLOCATOR.deck(session.config))
         arguments = verb.propose(session, chooser)
         if arguments is not None:
             done.append(Action(verb.name, arguments))
