@@ -71,6 +71,8 @@ def check_adoption(
             "adopt them on its first call"
         )
     length, rest = divmod(hit_tokens, config.block_size)
+    if rest and not config.has_partial_hits:
+        raise ValueError(f"{_name(request)}: hit of {hit_tokens} tokens is no multiple of {config.block_size}")
     if rest:
         check_tail(request, index, length, rest, hit)
     if len(hit) != len(config.groups) or any(len(blocks) != length for blocks in hit):
