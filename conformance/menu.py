@@ -161,12 +161,6 @@ def returns(world: World) -> Iterator[Arguments]:
         yield {}
 
 
-def copies_done(world: World) -> Iterator[Arguments]:
-    """Once, if some copy is under way."""
-    if world.snapshot.copies:
-        yield {}
-
-
 def evictions(world: World) -> Iterator[Arguments]:
     """Each keyed block."""
     for block, key in enumerate(world.snapshot.pool.keys):
@@ -181,7 +175,6 @@ def resets(_: World) -> Iterator[Arguments]:
 
 OF_THE_POOL: dict[str, Callable[[World], Iterator[Arguments]]] = {
     "return": returns,
-    "copied": copies_done,
     "evict": evictions,
     "reset": resets,
 }

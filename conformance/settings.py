@@ -43,10 +43,15 @@ class Settings:
         finest = hash_size_of(kinds)
         if finest is None:
             return
+        if ("partial", 0) in kinds:
+            raise ValueError("hits cannot end at every 0 tokens; use partial:1 or more")
         if any(kind == "window" for kind, _ in kinds):
             raise ValueError("hits that end inside a block are modelled for full attention only; use partial or full")
         if self.block_size is not None and (self.block_size < 2 or self.block_size % max(finest, 1) != 0):
-            raise ValueError(f"hits cannot end inside blocks of {self.block_size} tokens at every {finest or 'few'}")
+            raise ValueError(
+                f"hits cannot end inside blocks of {self.block_size} tokens"
+                + (f" at every {finest} tokens; use a divisor" if finest else "; use 2 or more")
+            )
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -106,7 +111,8 @@ def parse_groups(text: str) -> Kinds:
         if kind not in ("full", "window", "partial") or (argument and kind == "full"):
             raise SetupError(f"group kind {part.strip()!r} is not modelled; use a comma-separated list of {MODELLED}")
         if argument and not argument.isdigit():
-            raise SetupError(f"{argument!r} is no number of tokens; write for example {kind}:32")
+            what = "window" if kind == "window" else "hash granularity"
+            raise SetupError(f"{argument!r} is no {what} in tokens; write for example {kind}:32")
         parsed.append((kind, int(argument) if argument else None))
     return tuple(parsed)
 
