@@ -64,6 +64,7 @@ class Port(Protocol):
     def preempt(self, request: Request) -> None: ...
     def defer_free(self, request: Request) -> None: ...
     def return_deferred(self) -> None: ...
+    def release_copy(self) -> None: ...
     def evict(self, blocks: tuple[int, ...]) -> None: ...
     def reset_prefix_cache(self) -> None: ...
     def offers(self, verb: str) -> bool: ...
@@ -121,6 +122,8 @@ class Verb(Generic[Side]):
     weight: int
     propose: Callable[[Side, Chooser], Arguments | None]
     run: Callable[[Side, Arguments], None]
+    applies: Callable[[Any], bool] = lambda _: True
+    """Whether the driver tries it at all in a configuration."""
 
 
 # Admission: a new request, a waiting one again, or one whose tokens a connector loads.
@@ -146,8 +149,10 @@ def propose_new_request(port: Port, chooser: Chooser) -> dict[str, Any]:
 def request_of(port: Port, arguments: Arguments) -> tuple[KeyTable, Request]:
     """The new request that an admission introduces."""
     prompt, extra = arguments["prompt"][: max_tokens(port)], tuple(arguments.get("extra", ()))
-    block_size, salt = port.config.block_size, arguments.get("salt")
-    return new_request(port.world.keys, arguments["request"], prompt, block_size, salt, extra)
+    config, salt = port.config, arguments.get("salt")
+    return new_request(
+        port.world.keys, arguments["request"], prompt, config.block_size, salt, extra, hash_size=config.hash_size
+    )
 
 
 def propose_prompt(port: Port, chooser: Chooser) -> tuple[int, ...]:
@@ -239,13 +244,13 @@ def least_met(port: Port, ways: list[tuple[Request, dict[str, Any]]]) -> Argumen
     if len(ways) == 1:
         return ways[0][1]
     snapshot = port.world.snapshot
-    hits: dict[tuple[int, ...], tuple[Hit, HitKind]] = {(): (NO_HIT, HitKind.NONE)}
+    hits: dict[tuple[Any, ...], tuple[Hit, HitKind]] = {(): (NO_HIT, HitKind.NONE)}
 
     def times_met(request: Request, arguments: Arguments) -> tuple[float, float]:
-        prefix = request.prefix_keys if request.num_computed_tokens == 0 else ()
+        prefix = (*request.prefix_keys, *request.part_keys[-1:]) if request.num_computed_tokens == 0 else ()
         if prefix not in hits:
             found = get_computed_blocks(snapshot, request)
-            hits[prefix] = Hit(found.num_tokens, found.blocks), hit_kind(snapshot, found)
+            hits[prefix] = Hit(found.num_tokens, found.blocks, tails=found.tails), hit_kind(snapshot, found)
         hit, kind = hits[prefix]
         external, new = entering_tokens(port, request, hit, arguments)
         start = request.num_computed_tokens + hit.num_tokens + external
@@ -308,7 +313,7 @@ def call_of(port: Port, request: Request, hit: Hit, new: int, arguments: Argumen
     return Call(
         request,
         new,
-        SpecHit(hit.num_tokens, hit.blocks or ((),) * len(port.config.groups)),
+        SpecHit(hit.num_tokens, hit.blocks or ((),) * len(port.config.groups), hit.tails),
         arguments.get("lookahead", 0),
         external,
         delay_cache_blocks=bool(arguments.get("delayed", False)),
@@ -425,7 +430,8 @@ def run_output(port: Port, arguments: Arguments) -> None:
     accepted = min(arguments["accepted"], len(flight.drafts), max_tokens(port) - request.num_tokens - 1)
     if flight.samples and accepted < 0:
         return
-    keys, after = settle(port.world.keys, request, accepted, arguments["token"], port.config.block_size)
+    config = port.config
+    keys, after = settle(port.world.keys, request, accepted, arguments["token"], config.block_size, config.hash_size)
     port.world = port.world.with_request(after, keys)
     port.settled(after, request)
     if not arguments.get("uncommitted", False):
@@ -510,6 +516,17 @@ def run_return(port: Port, arguments: Arguments) -> None:
         port.return_deferred()
 
 
+def propose_copied(port: Port, chooser: Chooser) -> Arguments | None:
+    """Some copy is not known to be done."""
+    return {} if port.world.snapshot.copies else None
+
+
+def run_copied(port: Port, arguments: Arguments) -> None:
+    """The step of the oldest copy is done."""
+    if port.world.snapshot.copies:
+        port.release_copy()
+
+
 def propose_evict(port: Port, chooser: Chooser) -> Arguments | None:
     """Some of the keyed blocks, held or idle."""
     pool = port.world.snapshot.pool
@@ -574,6 +591,15 @@ VERBS: tuple[Verb[Port], ...] = (
     Verb("preempt", "a running request loses its blocks and waits", ("request",), 16, propose_preempt, run_preempt),
     Verb("defer", "a request ends, its blocks stay held for now", ("request",), 3, propose_defer, run_defer),
     Verb("return", "the oldest deferred free gives its blocks back", (), 3, propose_return, run_return),
+    Verb(
+        "copied",
+        "the step of the oldest copy is done, so both blocks are let go",
+        (),
+        6,
+        propose_copied,
+        run_copied,
+        lambda config: config.has_partial_hits,
+    ),
     Verb("evict", "keys are taken away from outside", ("blocks",), 2, propose_evict, run_evict),
     Verb("reset", "the prefix cache is emptied, if nothing is held", (), 1, propose_reset, run_reset),
 )

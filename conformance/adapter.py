@@ -69,12 +69,14 @@ class Hit:
     """Cached blocks found for a request's prefix: `num_tokens` of it, in whole blocks, and the block ids a group.
 
     Positions that a sliding window no longer reads name the null block. `handle` is the adapter's own and is handed
-    back unread.
+    back unread. A hit that ends inside a block, at the configuration's hash granularity, has in `tails` one block a
+    group that the rest is to be copied from.
     """
 
     num_tokens: int
     blocks: BlockIds
     handle: object = field(default=None, compare=False, repr=False)
+    tails: tuple[int, ...] = ()
 
 
 NO_HIT = Hit(0, ())
@@ -101,7 +103,9 @@ class Profile:
     version: str = "unknown"
     strictness: Strictness = Strictness.SAFETY
     group_kinds: tuple[str, ...] = ("full",)
-    """`full`, `window`; more than one group at once only with `hybrid`."""
+    """`full`, `window`; more than one group at once only with `hybrid`; `partial`: full attention with hits that end
+    inside a block, for which an adapter is a `CopiesBlocks`.
+    """
     caching: tuple[bool, ...] = (True, False)
     """The settings of prefix caching it can be run with."""
     free_orders: tuple[str, ...] = ("unhashed-first", "lru")
@@ -275,11 +279,30 @@ class Defers(Protocol):
 
 
 @runtime_checkable
+class CopiesBlocks(Protocol):
+    """Hits that end inside a block (`Config.hash_size`): the worker copies that block before the step."""
+
+    def take_copies(self) -> Sequence[tuple[int, int]]:
+        """(source, destination) of every copy that `allocate_slots` has asked for since the last time, in order."""
+        ...
+
+    def release_copy(self) -> None:
+        """The step of the oldest copy is done: its ends need not be held for it any longer."""
+        ...
+
+    def partial_keys(self) -> Sequence[tuple[int, Hashable]]:
+        """(block id, key) for every prefix ending inside a block that is offered for copying; those of one key in the
+        order they would be offered.
+        """
+        ...
+
+
+@runtime_checkable
 class CountsReferences(Protocol):
     """Reference counts."""
 
     def ref_count(self, block_id: int) -> int:
-        """How many table entries and waiting frees name the block."""
+        """How many table entries, waiting frees and ends of copies name the block."""
         ...
 
 
@@ -340,6 +363,7 @@ OPTIONAL_CALLS: tuple[type, ...] = (
     Resets,
     Preempts,
     Defers,
+    CopiesBlocks,
     CountsReferences,
     ShowsKeys,
     ShowsQueue,

@@ -54,7 +54,7 @@ def walk_episode(
     chooser, subject = SeededChooser(seed), subject_of(adapter)
     config = subject.draw(settings, chooser, adapter.profile)
     session = subject.begin(adapter, config, tally, law_ids=law_ids, deviations=deviations)
-    deck, actions = subject.deck, list[Action]()
+    deck, actions = subject.deck(config), list[Action]()
     while len(actions) < steps:
         verb = chooser.pick(deck)
         arguments = verb.propose(session, chooser)

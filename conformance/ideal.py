@@ -17,7 +17,7 @@ from slotproof.conformance.target import OPTIONAL_PARAMETERS
 from slotproof.conformance.targets.reference import PROFILE
 from slotproof.conformance.violation import Violation
 from slotproof.conformance.world import World
-from slotproof.spec import admission, lookup, release
+from slotproof.spec import admission, copies, lookup, release
 from slotproof.spec.admission import Allocation, Call
 from slotproof.spec.laws import LAWS
 from slotproof.spec.request import Request
@@ -25,6 +25,7 @@ from slotproof.spec.snapshot import Snapshot
 from slotproof.spec.transition import (
     Allocated,
     Committed,
+    Copied,
     Deferred,
     Event,
     Evicted,
@@ -102,7 +103,7 @@ class Ideal:
 
         event = self._asked("LOOKUP-1", (LookedUp, request), find)
         assert isinstance(event, LookedUp)
-        return Hit(event.hit.num_tokens, event.hit.blocks)
+        return Hit(event.hit.num_tokens, event.hit.blocks, tails=event.hit.tails)
 
     def allocate(self, call: Call, hit: Hit = NO_HIT) -> int | None:
         """Slots for the call's tokens; the hit tokens adopted, None for a refusal."""
@@ -148,6 +149,11 @@ class Ideal:
         """The oldest deferred free goes back."""
         event = Returned()
         self._asked("FREE-1", event, lambda: (event, release.return_deferred(self._known.snapshot)))
+
+    def release_copy(self) -> None:
+        """The step of the oldest copy is done."""
+        event = Copied()
+        self._asked("FREE-1", event, lambda: (event, copies.release_copy(self._known.snapshot)))
 
     def evict(self, blocks: tuple[int, ...]) -> None:
         """Keys are taken away."""

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from slotproof.conformance.actions import VERBS, Action, Verb
 from slotproof.conformance.adapter import Adapter
+from slotproof.conformance.driver import SeededChooser
 from slotproof.conformance.session import Session, Tally
 from slotproof.conformance.settings import Settings
 from slotproof.conformance.targets.registry import load_allocator
@@ -61,7 +62,8 @@ def state_machine(
             note(f"reset {config}")
             self.session = Session(adapter, config, Tally.fresh())
 
-    for verb in VERBS:
+    example = settings.draw(SeededChooser("the verbs that apply"), adapter.profile)
+    for verb in [verb for verb in VERBS if verb.applies(example)]:
         setattr(AllocatorMachine, f"do_{verb.name}", _rule(verb))
     return AllocatorMachine
 

@@ -7,7 +7,9 @@ from typing import TypeVar
 
 from slotproof.conformance.adapter import (
     Adapter,
+    CopiesBlocks,
     CountsReferences,
+    Hit,
     ShowsCounters,
     ShowsKeys,
     ShowsQueue,
@@ -17,7 +19,7 @@ from slotproof.conformance.violation import Violation
 from slotproof.spec.config import Config
 from slotproof.spec.pool import NO_KEY, Pool
 from slotproof.spec.request import Request
-from slotproof.spec.snapshot import Holding, Snapshot, Table
+from slotproof.spec.snapshot import Copy, Holding, Part, Snapshot, Table
 
 Answer = TypeVar("Answer")
 
@@ -49,6 +51,7 @@ class Seen:
     queue: tuple[int, ...] | None
     keyed: tuple[tuple[int, Hashable], ...] | None
     counters: dict[str, tuple[int, ...]] | None
+    parts: tuple[tuple[int, Hashable], ...] | None = None
 
 
 class Window:
@@ -65,11 +68,13 @@ class Window:
         self._cached_keys = adapter.cached_keys if isinstance(adapter, ShowsKeys) else None
         self._free_queue = adapter.free_queue if isinstance(adapter, ShowsQueue) else None
         self._cached_counts = adapter.cached_counts if isinstance(adapter, ShowsCounters) else None
+        self._partial_keys = adapter.partial_keys if isinstance(adapter, CopiesBlocks) else None
         shown = {
             "refs": self._ref_count,
             "keys": self._cached_keys,
             "queue": self._free_queue,
             "counters": self._cached_counts,
+            "parts": self._partial_keys,
         }
         self.facets = frozenset(facet for facet, call in shown.items() if call is not None)
 
@@ -92,6 +97,7 @@ class Window:
             readable("free_queue", self._queue),
             readable("cached_keys", self._keyed),
             readable("cached_counts", lambda: self._counters(live)),
+            readable("partial_keys", self._parts) if self._config.has_partial_hits else None,
         )
 
     def table(self, request: Request) -> Ids:
@@ -110,6 +116,16 @@ class Window:
         if len(blocks) != num_groups:
             raise AdapterError(f"{call} returned {len(blocks)} groups of block ids; the configuration has {num_groups}")
         return tuple(tuple(self._id(block, call) for block in group) for group in blocks)
+
+    def tails(self, hit: Hit) -> tuple[int, ...]:
+        """The blocks that the end of a hit is to be copied from, one a group or none."""
+        if len(hit.tails) not in (0, len(self._config.groups)):
+            raise AdapterError(f"get_computed_blocks returned a hit with tails {hit.tails}: name one block a group")
+        return tuple(self._id(block, "get_computed_blocks") for block in hit.tails)
+
+    def copies(self, pairs: Sequence[tuple[int, int]]) -> tuple[Copy, ...]:
+        """Copies in the suite's block ids."""
+        return tuple(Copy(self._id(source, "take_copies"), self._id(end, "take_copies")) for source, end in pairs)
 
     def outside(self, block: int) -> int:
         """The target's own id of a block."""
@@ -142,9 +158,13 @@ class Window:
         return tuple([block + self._shift for block in self._free_queue()])
 
     def _keyed(self) -> tuple[tuple[int, Hashable], ...] | None:
-        if self._cached_keys is None:
-            return None
-        keyed = tuple([(block + self._shift, key) for block, key in self._cached_keys()])
+        return None if self._cached_keys is None else self._of_the_pool(self._cached_keys())
+
+    def _parts(self) -> tuple[tuple[int, Hashable], ...] | None:
+        return None if self._partial_keys is None else self._of_the_pool(self._partial_keys())
+
+    def _of_the_pool(self, shown: Sequence[tuple[int, Hashable]]) -> tuple[tuple[int, Hashable], ...]:
+        keyed = tuple([(block + self._shift, key) for block, key in shown])
         for block, key in keyed:
             hash(key)
             if block not in self._blocks:
@@ -169,25 +189,16 @@ class Window:
                 return False
             if seen.counters is not None and seen.counters[name] != holding.cached:
                 return False
-        return seen.keyed is None or self._same_index(seen.keyed, pool)
+        return self._same_keys(seen, expected)
 
-    def _same_index(self, keyed: tuple[tuple[int, Hashable], ...], pool: Pool) -> bool:
-        """Whether the same blocks carry the same keys; new keys get the expected names if all agree."""
-        if len(keyed) != len(pool.keyed):
+    def _same_keys(self, seen: Seen, expected: Snapshot) -> bool:
+        """Whether all that is offered agrees; only then new keys get the expected names."""
+        new = NewNames(self._names, self._owners)
+        if seen.keyed is not None and not same_index(seen.keyed, expected.pool, new):
             return False
-        names, owners = dict[Hashable, int](), dict[int, Hashable]()
-        for block, opaque in keyed:
-            key = pool.keys[block]
-            if key == NO_KEY or self._names.get(opaque, names.setdefault(opaque, key)) != key:
-                return False
-            if self._owners.get(key, owners.setdefault(key, opaque)) != opaque:
-                return False
-        for key in _shared_keys(pool):
-            shown = [block for block, opaque in keyed if self._owners.get(key, owners[key]) == opaque]
-            if shown != [block for block in pool.keyed if pool.keys[block] == key]:
-                return False
-        self._names.update(names)
-        self._owners.update(owners)
+        if seen.parts is not None and not same_parts(seen.parts, expected.parts, new):
+            return False
+        new.keep()
         return True
 
     def rebuild(self, seen: Seen, before: Snapshot, touched: Request | None) -> Snapshot:
@@ -202,11 +213,30 @@ class Window:
             if any(ids) or (seen.counters is not None and any(seen.counters[name]))
         }
         named = [block for ids in seen.tables.values() for entries in ids for block in entries]
-        named += [block for run in before.waiting_frees for block in run]
+        named += [block for run in (*before.waiting_frees, *before.copies) for block in run]
         refs = seen.refs or tuple(named.count(block) if block else 0 for block in range(config.num_blocks))
+        parts = self._seen_parts(seen, touched)
         keys, order = self._keys(seen, touched)
         pool = SeenPool(refs, keys, seen.queue or (), order, seen.num_free)
-        return Snapshot(config, pool, MappingProxyType(holdings), before.waiting_frees)
+        return Snapshot(config, pool, MappingProxyType(holdings), before.waiting_frees, parts, before.copies)
+
+    def _seen_parts(self, seen: Seen, touched: Request | None) -> tuple[Part, ...]:
+        """What is offered for copying; a key that is new is named after the place at which its block shows it."""
+        num_groups, places = len(self._config.groups), dict[int, int]()
+        positions = self._positions(seen, touched)
+        for block, opaque in seen.parts or ():
+            index, number = positions.get(block, (-1, 0))
+            known = touched.parts_of(index) if touched is not None and index >= 0 else ()
+            place = places[block] = places.get(block, -1) + 1
+            if opaque not in self._names and place < len(known):
+                self._is_named(opaque, known[place] * num_groups + number)
+            self._names.setdefault(opaque, -2 - len(self._names))
+        return tuple(Part(self._names[opaque], block) for block, opaque in seen.parts or ())
+
+    def _positions(self, seen: Seen, touched: Request | None) -> dict[int, tuple[int, int]]:
+        """The entry and group at which a request's blocks stand."""
+        tables = seen.tables.get(touched.request_id, ()) if touched else ()
+        return {block: (index, number) for number, entries in enumerate(tables) for index, block in enumerate(entries)}
 
     def _keys(self, seen: Seen, touched: Request | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The key of each block and the keyed blocks in order; a key that is new is named after the position it is seen
@@ -214,11 +244,7 @@ class Window:
         """
         keys = [NO_KEY] * self._config.num_blocks
         num_groups = len(self._config.groups)
-        positions = {
-            block: (index, number)
-            for number, entries in enumerate(seen.tables.get(touched.request_id, ()) if touched else ())
-            for index, block in enumerate(entries)
-        }
+        positions = self._positions(seen, touched)
         for block, opaque in seen.keyed or ():
             if opaque not in self._names:
                 index, number = positions.get(block, (-1, 0))
@@ -228,6 +254,65 @@ class Window:
                 self._owners[self._names[opaque]] = opaque
             keys[block] = self._names[opaque]
         return tuple(keys), tuple(block for block, _ in seen.keyed or ())
+
+
+class NewNames:
+    """Names for keys that are new, beside those that are known, until it is clear that they are right."""
+
+    __slots__ = ("_known_names", "_known_owners", "_names", "_owners")
+
+    def __init__(self, names: dict[Hashable, int], owners: dict[int, Hashable]) -> None:
+        self._known_names, self._known_owners = names, owners
+        self._names, self._owners = dict[Hashable, int](), dict[int, Hashable]()
+
+    def agree(self, opaque: Hashable, key: int) -> bool:
+        """Whether the target's key and the suite's name each other, or both are new and do so from now on."""
+        name = self._known_names.get(opaque)
+        if name is None and key not in self._known_owners:
+            return self._names.setdefault(opaque, key) == key and self._owners.setdefault(key, opaque) == opaque
+        return name == key
+
+    def owner(self, key: int) -> Hashable:
+        """The target's key of a name that is known or new."""
+        return self._known_owners[key] if key in self._known_owners else self._owners[key]
+
+    def keep(self) -> None:
+        """They are right."""
+        self._known_names.update(self._names)
+        self._known_owners.update(self._owners)
+
+
+def same_index(keyed: tuple[tuple[int, Hashable], ...], pool: Pool, new: NewNames) -> bool:
+    """Whether the same blocks carry the same keys."""
+    if len(keyed) != len(pool.keyed):
+        return False
+    for block, opaque in keyed:
+        key = pool.keys[block]
+        if key == NO_KEY or not new.agree(opaque, key):
+            return False
+    return all(
+        [block for block, opaque in keyed if opaque == new.owner(key)]
+        == [block for block in pool.keyed if pool.keys[block] == key]
+        for key in _shared_keys(pool)
+    )
+
+
+def same_parts(shown: tuple[tuple[int, Hashable], ...], expected: tuple[Part, ...], new: NewNames) -> bool:
+    """Whether the same prefixes are offered for copying, those of one key in the same order; others in any."""
+    due: dict[int, list[int]] = {}
+    for part in expected:
+        due.setdefault(part.block, []).append(part.key)
+    seen: dict[int, list[int]] = {}
+    for block, opaque in shown:
+        place = len(seen.setdefault(block, []))
+        if block not in due or place >= len(due[block]) or not new.agree(opaque, due[block][place]):
+            return False
+        seen[block].append(due[block][place])
+    return seen == due and all(
+        [block for block, opaque in shown if opaque == new.owner(key)]
+        == [part.block for part in expected if part.key == key]
+        for key in {part.key for part in expected}
+    )
 
 
 def readable(call: str, read: Callable[[], Answer]) -> Answer:

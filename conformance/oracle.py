@@ -43,6 +43,12 @@ class ContentOracle:
                     content = contents[position] if position < len(contents) else UNKNOWN
                     self._slots.setdefault(block, self._blank())[position % self._block_size] = content
 
+    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """The worker copies blocks, all of them as they were before."""
+        held = [list(self._slots.get(source, self._blank())) for source, _ in pairs]
+        for (_, destination), contents in zip(pairs, held, strict=True):
+            self._slots[destination] = contents
+
     def misread(self, tables: Sequence[Sequence[int]], contents: Sequence[Content], end: int) -> str | None:
         """What reading the positions before `end` through these tables finds that is not the request's own prefix."""
         for entries in tables:

@@ -78,7 +78,8 @@ def hit_kind(before: Snapshot, hit: Hit) -> HitKind:
     """Whether the hit's blocks are held by others, idle, or some of each."""
     if hit.num_tokens == 0:
         return HitKind.NONE
-    idle = {before.pool.ref(block) == 0 for blocks in hit.blocks for block in blocks if block}
+    named = (*(block for blocks in hit.blocks for block in blocks if block), *hit.tails)
+    idle = {before.pool.ref(block) == 0 for block in named}
     if not idle:
         return HitKind.NONE
     return HitKind.MIXED if len(idle) == 2 else HitKind.IDLE if idle.pop() else HitKind.HELD

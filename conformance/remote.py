@@ -19,6 +19,7 @@ is an instance of. The type ``SetupError`` says that the target cannot be run at
 
 **Blocks** are lists of block ids, one a group; a target with one group may send one flat list. **Hit**:
 ``{"num_tokens", "blocks", "handle"}``; the handle is any JSON value of the child's choice that comes back with the hit.
+One that ends inside a block has also `tails`, a block id a group.
 **Key**: a string or a number.
 
 Calls that every child answers, with their arguments and the value in `ok`:
@@ -29,7 +30,7 @@ Calls that every child answers, with their arguments and the value in `ok`:
   optional parameters of ``allocate_slots`` that it understands; the others are never sent.
 * ``reset``, `config` = ``{"num_blocks", "groups", "max_model_len", "max_in_flight_tokens", "watermark_blocks",
   "caching", "free_order"}``, a group being ``{"kind": "full", "block_size"}`` or ``{"kind": "window", "block_size",
-  "window"}`` → null.
+  "window"}``, and `hash_size` where hits may end inside a block → null.
 * ``allocate_slots``, `request`, `num_new_tokens` and any of `hit`, `num_lookahead_tokens`,
   `num_external_computed_tokens`, `delay_cache_blocks`, `full_sequence_must_fit`, `reserved_blocks`,
   `has_scheduled_reqs`; one that is missing has the default of `adapter.Adapter.allocate_slots` → the blocks popped, or
@@ -45,14 +46,16 @@ Optional calls:
 * ``commit``, `request`, `num_computed_tokens` → null. ``preempt``, `request` → null.
 * ``evict``, `block_ids` → null. ``reset_prefix_cache`` → true or false.
 * ``defer_free``, `request` → null. ``return_deferred`` → null.
+* ``take_copies`` → a list of ``[source, destination]``. ``release_copy`` → null. ``partial_keys`` → a list of
+  ``[block id, key]``.
 * ``ref_counts``, `block_ids` → a number each (listed in `calls` as ``ref_count``).
 * ``cached_keys`` → a list of ``[block id, key]``. ``free_queue`` → a list of block ids. ``cached_counts``, `request` →
   a number a group. ``snapshot`` → any JSON value.
 * ``take_events`` → a list of ``["stored" | "removed" | "cleared", key]``.
 
 A **question** in `observe` is a message without `id` for one of ``block_table``, ``num_free_blocks``, ``hit_tokens``,
-``ref_counts``, ``cached_keys``, ``free_queue``, ``cached_counts``, ``snapshot``, ``take_events``; instead of `request`
-it has `request_id`, which means the request as last sent, the one of the message itself included.
+``ref_counts``, ``cached_keys``, ``partial_keys``, ``free_queue``, ``cached_counts``, ``snapshot``, ``take_events``;
+instead of `request` it has `request_id`, which means the request as last sent, the one of the message itself included.
 """
 
 import builtins
@@ -363,7 +366,7 @@ class _OptionalCalls(RemoteAdapter):
 
     def get_computed_blocks(self, request: RequestView) -> Hit:
         hit = self._change({"call": "get_computed_blocks", "request": self._wire_request(request)})
-        return Hit(hit["num_tokens"], _blocks(hit["blocks"]), hit.get("handle"))
+        return Hit(hit["num_tokens"], _blocks(hit["blocks"]), hit.get("handle"), tuple(hit.get("tails", ())))
 
     def release_hit(self, hit: Hit) -> None:
         self._change({"call": "release_hit", "hit": _wire_hit(hit)})
@@ -397,6 +400,15 @@ class _OptionalCalls(RemoteAdapter):
 
     def return_deferred(self) -> None:
         self._change({"call": "return_deferred"})
+
+    def take_copies(self) -> Sequence[tuple[int, int]]:
+        return [(source, destination) for source, destination in self._change({"call": "take_copies"})]
+
+    def release_copy(self) -> None:
+        self._change({"call": "release_copy"})
+
+    def partial_keys(self) -> Sequence[tuple[int, Hashable]]:
+        return [(block, key) for block, key in self._ask(("partial_keys", None))]
 
     def ref_count(self, block_id: int) -> int:
         return int(self._ask(("ref_count", block_id)))
@@ -501,7 +513,8 @@ def _wire_questions(questions: Iterable[Question]) -> list[Message]:
 
 
 def _wire_hit(hit: Hit) -> Message:
-    return {"num_tokens": hit.num_tokens, "blocks": hit.blocks, "handle": hit.handle}
+    wire: Message = {"num_tokens": hit.num_tokens, "blocks": hit.blocks, "handle": hit.handle}
+    return wire | ({"tails": hit.tails} if hit.tails else {})
 
 
 def _frozen(value: object) -> object:

@@ -7,6 +7,7 @@ from slotproof.conformance.adapter import (
     OPTIONAL_CALLS,
     Adapter,
     Commits,
+    CopiesBlocks,
     EmitsEvents,
     Evicts,
     Foretells,
@@ -75,6 +76,7 @@ CALL_BEHIND: dict[str, type] = {
     "RESET-1": Resets,
     "LOOKUP-1": LooksUp,
     "HASH-2": Commits,
+    "MEM-2": CopiesBlocks,
 }
 """Laws that need an optional call of the adapter."""
 
@@ -85,6 +87,7 @@ CALL_NAMES: dict[type, str] = {
     Resets: "reset_prefix_cache",
     LooksUp: "get_computed_blocks",
     Commits: "commit",
+    CopiesBlocks: "take_copies",
 }
 
 FACET_CALLS = {"refs": "ref_count", "keys": "cached_keys", "queue": "free_queue", "counters": "cached_counts"}

@@ -6,7 +6,7 @@ from functools import reduce
 from typing import Any
 
 from slotproof.conformance.errors import SetupError
-from slotproof.conformance.settings import make_groups, parse_groups
+from slotproof.conformance.settings import hash_size_of, make_groups, parse_groups
 from slotproof.spec.config import Config, FreeOrder
 from slotproof.spec.keys import KeyTable
 from slotproof.spec.request import append_tokens, new_request
@@ -117,6 +117,8 @@ def make_scope(
         SetupError: for a world that is not possible, or not modelled.
     """
     kinds = parse_groups(groups)
+    if hash_size_of(kinds) is not None:
+        raise SetupError("hits that end inside a block are not explored; use full or window groups, or `verify`")
     length = max(1, tokens - 1) if prompt is None else prompt
     if not 0 < length <= tokens:
         raise SetupError(f"a prompt of {length} tokens is not possible with at most {tokens} tokens; use 1 to {tokens}")

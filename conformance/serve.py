@@ -78,6 +78,9 @@ class Server:
             "preempt": self._on_request("preempt"),
             "defer_free": self._on_request("defer_free"),
             "return_deferred": lambda message: self._adapter.return_deferred(),
+            "take_copies": lambda message: [list(pair) for pair in self._adapter.take_copies()],
+            "release_copy": lambda message: self._adapter.release_copy(),
+            "partial_keys": lambda message: [[block, _plain(key)] for block, key in self._adapter.partial_keys()],
             "ref_counts": lambda message: [self._adapter.ref_count(block) for block in message["block_ids"]],
             "cached_keys": lambda message: [[block, _plain(key)] for block, key in self._adapter.cached_keys()],
             "free_queue": lambda message: list(self._adapter.free_queue()),
@@ -130,7 +133,8 @@ class Server:
         self._handles[self._num_handles] = hit.handle
         if len(self._handles) > _HANDLES_KEPT:
             del self._handles[next(iter(self._handles))]
-        return {"num_tokens": hit.num_tokens, "blocks": _rows(hit.blocks), "handle": self._num_handles}
+        wire = {"num_tokens": hit.num_tokens, "blocks": _rows(hit.blocks), "handle": self._num_handles}
+        return wire | ({"tails": list(hit.tails)} if hit.tails else {})
 
     def _on_request(self, call: str) -> Callable[[Message], Any]:
         return lambda message: getattr(self._adapter, call)(self._request(message))
@@ -148,7 +152,7 @@ class Server:
         if wire["num_tokens"] == 0 and wire["handle"] is None:
             return NO_HIT
         blocks = tuple(tuple(group) for group in wire["blocks"])
-        return Hit(wire["num_tokens"], blocks, self._handles.get(wire["handle"]))
+        return Hit(wire["num_tokens"], blocks, self._handles.get(wire["handle"]), tuple(wire.get("tails", ())))
 
     def _request(self, message: Message) -> WireRequest:
         """The view in the message, or the last one of the request that the message only names."""

@@ -23,15 +23,17 @@ from slotproof.conformance.violation import Violation, answer_of, changes, diffe
 from slotproof.conformance.world import World
 from slotproof.spec.admission import Allocation, Call, admit, commit
 from slotproof.spec.config import Config
+from slotproof.spec.copies import release_copy
 from slotproof.spec.laws import BY_ID, Law
 from slotproof.spec.lookup import Hit as SpecHit
 from slotproof.spec.lookup import get_computed_blocks
 from slotproof.spec.release import defer_free, evict_blocks, free, reset_prefix_cache, return_deferred
 from slotproof.spec.request import Request
-from slotproof.spec.snapshot import Snapshot
+from slotproof.spec.snapshot import Copy, Snapshot
 from slotproof.spec.transition import (
     Allocated,
     Committed,
+    Copied,
     Deferred,
     Event,
     Evicted,
@@ -137,13 +139,14 @@ class Session:
         if self.profile.lookup != "call" or not self.target.offers(LooksUp):
             return NO_HIT
         hit = self.target.look_up(request)
-        event = LookedUp(request, SpecHit(hit.num_tokens, hit.blocks))
+        event = LookedUp(request, SpecHit(hit.num_tokens, hit.blocks, hit.tails))
         if self._lockstep:
             due = LookedUp(request, get_computed_blocks(self.snapshot, request))
             self._judge(event, self.snapshot, request, due=answer_of(due))
         else:
             self._judge(event, None, request)
-        self._check_content("LOOKUP-1", hit.blocks, request, hit.num_tokens)
+        tables = [(*blocks, *hit.tails[number : number + 1]) for number, blocks in enumerate(hit.blocks)]
+        self._check_content("LOOKUP-1", tuple(tables), request, hit.num_tokens)
         return hit
 
     def allocate(self, call: Call, hit: Hit = NO_HIT) -> int | None:
@@ -153,22 +156,25 @@ class Session:
         foretold = self.target.foretell(call, hit)
         trace = self.target.trace()
         answer = self.target.allocate(call, hit)
+        copies = self.target.take_copies()
         if answer is not None:
             call = self._with_hit_inside(call)
         before = self.snapshot
+        copying = replace(before, copies=(*before.copies, *(copies or ())))
         if self._lockstep:
             outcome = admit(before, call)
             never, due = (None, outcome.new_blocks) if isinstance(outcome, Allocation) else (outcome.never, None)
-            event = Allocated(call, answer, never, foretold)
-            transition = self._judge(event, outcome.snapshot, call.request, due=str(due))
+            event = Allocated(call, answer, never, foretold, copies)
+            transition = self._judge(event, outcome.snapshot, call.request, due=str(due), rebuilt_from=copying)
         else:
-            transition = self._judge(Allocated(call, answer, None, foretold), None, call.request)
+            event = Allocated(call, answer, None, foretold, copies)
+            transition = self._judge(event, None, call.request, rebuilt_from=copying)
         self._record(before, call, transition)
         if answer is None:
             self._check_trace(transition, trace)
             self.target.release_hit(hit)
             return None
-        self._run_step(call)
+        self._run_step(call, copies or ())
         return call.hit.num_tokens
 
     def commit(self, request: Request, num_computed_tokens: int) -> None:
@@ -199,6 +205,13 @@ class Session:
         """The oldest deferred free may go back."""
         self.target.return_deferred()
         self._judge_deferral(Returned(), return_deferred(self.snapshot), None)
+
+    def release_copy(self) -> None:
+        """The step of the oldest copy is done."""
+        self.target.release_copy()
+        expected = release_copy(self.snapshot)
+        left = replace(self.snapshot, copies=expected.copies)
+        self._judge(Copied(), expected if self._lockstep else None, None, rebuilt_from=left)
 
     def evict(self, blocks: tuple[int, ...]) -> None:
         """Take keys away from outside."""
@@ -251,13 +264,18 @@ class Session:
             what = "; ".join(changes(trace, now))
             self._object("REFUSE-1", f"the target's own snapshot changed: {what}", "no change", what)
 
-    def _run_step(self, call: Call) -> None:
-        """The forward pass of an accepted call: read what is settled, load what is external, write what is new."""
+    def _run_step(self, call: Call, copies: Sequence[Copy]) -> None:
+        """The forward pass of an accepted call: copy the end of a hit, read what is settled, load what is external,
+        write what is new.
+        """
+        self._oracle.copy(copies)
         request = call.request
         tables = self._tables(request)
         if self.profile.lookup == "allocate":
             self._check_content("LOOKUP-1", tables, request, call.hit.num_tokens)
         self._check_content("TABLE-2", tables, request, request.num_computed_tokens - request.num_in_flight_tokens)
+        if call.hit.tails:
+            self._check_content("MEM-2", tables, request, call.hit.num_tokens)
         drafts = () if request.flights else request.draft_token_ids
         start = request.num_computed_tokens + call.hit.num_tokens
         end = start + call.num_external_computed_tokens + call.num_new_tokens

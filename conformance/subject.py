@@ -36,10 +36,9 @@ class Subject:
     small: Callable[[Settings, Any, int], Settings]
     """Settings for short walks that look for the same violation as a configuration, apart by a number."""
 
-    @property
-    def deck(self) -> tuple[Verb[Any], ...]:
-        """Each verb as often as it is to be tried."""
-        return tuple(verb for verb in self.verbs for _ in range(verb.weight))
+    def deck(self, config: Any) -> tuple[Verb[Any], ...]:
+        """Each verb as often as it is to be tried in a configuration."""
+        return tuple(verb for verb in self.verbs if verb.applies(config) for _ in range(verb.weight))
 
     def perform(self, session: Any, action: Action) -> None:
         """Carry an action out; it does nothing where the episode has no use for it."""

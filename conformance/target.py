@@ -16,6 +16,7 @@ from slotproof.conformance.adapter import (
     Adapter,
     BlockIds,
     Commits,
+    CopiesBlocks,
     Defers,
     EmitsEvents,
     Evicts,
@@ -34,6 +35,7 @@ from slotproof.conformance.violation import Violation
 from slotproof.spec.admission import Call
 from slotproof.spec.config import Config
 from slotproof.spec.request import Request
+from slotproof.spec.snapshot import Copy
 
 Answer = TypeVar("Answer")
 Offer = TypeVar("Offer")
@@ -86,7 +88,8 @@ class Target:
         found = self._ask("LOOKUP-1", lambda: self._as(LooksUp).get_computed_blocks(request))
         if not isinstance(found, Hit) or not isinstance(found.num_tokens, int):
             raise AdapterError(f"get_computed_blocks returned {found!r}: return a Hit")
-        return Hit(found.num_tokens, self.window.ids(found.blocks, "get_computed_blocks"), found)
+        blocks = self.window.ids(found.blocks, "get_computed_blocks")
+        return Hit(found.num_tokens, blocks, found, self.window.tails(found))
 
     def release_hit(self, hit: Hit) -> None:
         """Give a lock back, where lookups take one."""
@@ -145,6 +148,16 @@ class Target:
     def return_deferred(self) -> None:
         """The oldest deferred free goes back."""
         self._ask("FREE-1", self._as(Defers).return_deferred)
+
+    def take_copies(self) -> tuple[Copy, ...] | None:
+        """The copies asked for since the last time; None where hits are whole blocks only."""
+        if not self.offers(CopiesBlocks):
+            return None
+        return readable("take_copies", lambda: self.window.copies(self._as(CopiesBlocks).take_copies()))
+
+    def release_copy(self) -> None:
+        """The step of the oldest copy is done."""
+        self._ask("FREE-1", self._as(CopiesBlocks).release_copy)
 
     def evict(self, blocks: tuple[int, ...]) -> None:
         """Keys are taken away."""

@@ -135,6 +135,7 @@ def config_as_json(config: Config) -> dict[str, Any]:
         "watermark_blocks": config.watermark_blocks,
         "caching": config.caching,
         "free_order": config.free_order.value,
+        **({"hash_size": config.hash_size} if config.hash_size is not None else {}),
     }
 
 
@@ -142,7 +143,7 @@ def config_from_json(fields: Mapping[str, Any]) -> Config:
     """The configuration of a vector; what it leaves out is as unrestrictive as can be."""
     kinds = [parse_groups(text) for text in fields["groups"]]
     for text, parsed in zip(fields["groups"], kinds, strict=True):
-        if len(parsed) > 1 or (parsed[0][0] == "window" and parsed[0][1] is None):
+        if len(parsed) > 1 or parsed[0][0] == "partial" or (parsed[0][0] == "window" and parsed[0][1] is None):
             raise SetupError(f"{text!r} is no group of a vector; write full, or window:W with W tokens, one a string")
     groups = make_groups(tuple(kind for (kind,) in kinds), fields["block_size"], window=2)
     longest = fields.get("max_model_len", fields["num_blocks"] * fields["block_size"])
@@ -154,6 +155,7 @@ def config_from_json(fields: Mapping[str, Any]) -> Config:
         fields.get("watermark_blocks", 0),
         fields.get("caching", True),
         FreeOrder(fields.get("free_order", "unhashed-first")),
+        fields.get("hash_size"),
     )
 
 
@@ -196,6 +198,7 @@ def not_for(adapter: Adapter, vector: Vector) -> str | None:
     profile, config = adapter.profile, vector.config
     kinds = {"window" if isinstance(group, SlidingWindow) else "full" for group in config.groups}
     needed = [*sorted(kinds), *(["hybrid"] if len(config.groups) > 1 else [])]
+    needed += ["partial"] if config.has_partial_hits else []
     lacking = [kind for kind in needed if kind not in profile.group_kinds]
     if lacking:
         return f"{profile.name} has no {lacking[0]} groups"
@@ -234,6 +237,7 @@ OBSERVED: dict[str, Callable[[Session, Any], Any]] = {
     "tables": lambda session, due: {name: _tables(session, name) for name in due},
     "table_length": lambda session, due: {name: len(_tables(session, name)[0]) for name in due},
     "refs": lambda session, due: _refs(session, due),
+    "copies": lambda session, _: [list(copy) for copy in session.snapshot.copies],
     "succeeded": lambda session, _: any(event.succeeded for event in session.answers if isinstance(event, Reset)),
 }
 """What a vector can expect, by name, and how it is read off a session."""

@@ -40,7 +40,8 @@ def answer_of(event: Event) -> str:
     if isinstance(event, Allocated):
         return str(event.answer)
     if isinstance(event, LookedUp):
-        return f"a hit of {event.hit.num_tokens} tokens on blocks {event.hit.blocks}"
+        copied = f", its end to be copied from {event.hit.tails}" if event.hit.tails else ""
+        return f"a hit of {event.hit.num_tokens} tokens on blocks {event.hit.blocks}{copied}"
     return str(event.succeeded) if isinstance(event, Reset) else "done"
 
 
@@ -50,7 +51,7 @@ def differences(event: Event, due_answer: str | None, expected: Snapshot, after:
     if due_answer is not None and due_answer != got_answer:
         return due_answer, got_answer
     for part, due, got in zip(
-        ("tables", "free blocks", "references", "queue", "keys", "cached counters"),
+        ("tables", "free blocks", "references", "queue", "keys", "cached counters", "parts", "copies"),
         *map(_parts, (expected, after)),
         strict=True,
     ):
@@ -63,7 +64,8 @@ def _parts(snapshot: Snapshot) -> tuple[object, ...]:
     pool = snapshot.pool
     keyed = {block: key for block, key in enumerate(pool.keys) if key != NO_KEY}
     counters = {name: holding.cached for name, holding in snapshot.holdings.items()}
-    return held_tables(snapshot), pool.num_free(), pool.refs[1:], pool.queue, keyed, counters
+    shown = held_tables(snapshot), pool.num_free(), pool.refs[1:], pool.queue, keyed, counters
+    return (*shown, snapshot.parts, snapshot.copies)
 
 
 def changes(before: object, after: object) -> list[str]:

@@ -32,6 +32,7 @@ def config_on_wire(config: Config) -> Message:
         "watermark_blocks": config.watermark_blocks,
         "caching": config.caching,
         "free_order": str(config.free_order),
+        **({"hash_size": config.hash_size} if config.hash_size is not None else {}),
     }
 
 

@@ -17,6 +17,7 @@ from slotproof.impl.pool import BlockPool
 from slotproof.impl.preconditions import Hit, check_adoption, check_counts, check_span
 from slotproof.impl.request import Request, RequestStatus
 from slotproof.impl.tables import Adoption, RequestTables
+from slotproof.impl.tails import TailPool, found_with_tails
 
 if TYPE_CHECKING:
     from slotproof.impl.decode_rows import DecodeBlocks, DecodeRows, NewTokens
@@ -40,12 +41,14 @@ class SlotAllocator:
         "_config",
         "_deferred",
         "_groups",
+        "_hash_size",
         "_lookup",
         "_max_model_len",
         "_nothing",
         "_num_closed",
         "_pool",
         "_tables",
+        "_tails",
         "_watermark",
         "_windows",
     )
@@ -55,6 +58,7 @@ class SlotAllocator:
         self._config = config
         self._groups = config.groups
         self._block_size = config.block_size
+        self._hash_size = config.hash_size or config.block_size
         self._max_model_len = config.max_model_len
         self._caching = config.enable_caching
         self._watermark = config.watermark_blocks
@@ -63,7 +67,8 @@ class SlotAllocator:
             (position, group) for position, group in enumerate(config.groups) if isinstance(group, SlidingWindow)
         ]
         self._nothing: Blocks = ((),) * len(config.groups)
-        self._pool = BlockPool(config)
+        self._tails = TailPool(config) if config.has_partial_hits else None
+        self._pool = self._tails or BlockPool(config)
         self._lookup = PrefixLookup(self._pool.index, config.groups)
         self._tables: dict[str, RequestTables] = {}
         self._deferred: deque[list[int]] = deque()
@@ -154,9 +159,13 @@ class SlotAllocator:
             return None
         # Stage 3
         if tables is None:
-            tables = self._open(request.request_id, adoption, total)
+            # A block to copy into is a new one, so that the answer names it.
+            covered = total if num_external_computed_tokens else total - total % self._block_size
+            tables = self._open(request.request_id, adoption, covered)
         missing = -(-slots // self._block_size) - tables.held
         new_blocks = self._grow(tables, missing) if missing > 0 else self._nothing
+        if self._tails is not None and adoption is not None and adoption.sources:
+            self._tails.list_copies(adoption, tables)
         # Stage 4
         if not delay_cache_blocks:
             self._commit(request, tables, total + num_new_tokens)
@@ -291,8 +300,11 @@ class SlotAllocator:
         """The longest hit of at most num_tokens - 1 tokens: blocks per group and tokens; changes nothing (LOOKUP-1).
 
         Null (0) stands where a window does not look. Of several blocks with one key the one keyed first is
-        taken. No blocks and 0 tokens if caching is off.
+        taken. No blocks and 0 tokens if caching is off. With a finer `hash_size` a hit may end inside a block; then the
+        blocks must be passed on as they are returned.
         """
+        if self._tails is not None and self._caching:
+            return self._with_tails(self._tails, request)
         limit = (len(request.token_ids) - 1) // self._block_size
         if not self._caching or limit <= 0:
             return self._nothing, 0
@@ -303,15 +315,40 @@ class SlotAllocator:
         found.request, found.found_in, found.num_dropped = request, self._pool.index, self._pool.index.num_dropped
         return found, len(blocks[0]) * self._block_size
 
+    def _with_tails(self, pool: TailPool, request: Request) -> tuple[Blocks, int]:
+        """The longest hit, which may end inside a block."""
+        limit = (len(request.token_ids) - 1) // self._block_size
+        found = FoundBlocks(self._lookup.find(request.block_hashes, limit) or self._nothing)
+        found.request, found.found_in, found.num_dropped = request, pool.index, pool.index.num_dropped
+        length = len(found[0])
+        num_tokens = length * self._block_size + found_with_tails(pool.tails, request, found, length)
+        return (found, num_tokens) if num_tokens else (self._nothing, 0)
+
     def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
         """Keys the full blocks of the first `num_computed_tokens` tokens, finalized ones only (HASH-1, HASH-2).
 
-        Ends a delayed commit. Silent for a request that holds nothing, and when caching is off.
+        Ends a delayed commit. Silent for a request that holds nothing, and when caching is off. With a finer
+        `hash_size` the parts of these blocks are offered too, so call it only when the tokens are computed.
         """
         tables = self._tables.get(request.request_id)
         if tables is not None:
-            self._commit(request, tables, min(num_computed_tokens, tables.held * self._block_size))
+            held = min(num_computed_tokens, tables.held * self._block_size)
+            self._commit(request, tables, held)
             self._settle(tables)
+            if self._tails is not None and self._caching:
+                self._tails.store_parts(request, tables, min(held, len(request.token_ids)))
+
+    def take_copies(self) -> list[tuple[int, int]]:
+        """(source, destination) of the copies that accepted calls have asked for since the last time, oldest first.
+
+        The worker makes them before the forward of the step (`KVMemory.prepare`). Both blocks stay held until
+        `release_copy`, whatever becomes of the requests. Always empty without a finer `hash_size`.
+        """
+        return [] if self._tails is None else self._tails.take_copies()
+
+    def release_copy(self) -> bool:
+        """The step of the oldest copy is done: lets go of both blocks. False when there is none."""
+        return self._tails is not None and self._tails.release_copy()
 
     def free(self, request: Request) -> None:
         """Takes all blocks back: per group in group order, tail to head (FREE-1). Silent if it holds none (FREE-2)."""
@@ -393,7 +430,7 @@ class SlotAllocator:
         return tuple(tables.cached)
 
     def ref_count(self, block_id: int) -> int:
-        """Table entries and waiting frees that name the block (POOL-2); 0 for null."""
+        """Table entries, waiting frees and ends of copies that name the block (POOL-2); 0 for null."""
         return self._pool.refs[block_id]
 
     def free_queue(self) -> tuple[int, ...]:
@@ -406,6 +443,12 @@ class SlotAllocator:
         return {
             block: (block_hash, group_of[block]) for block, block_hash in enumerate(hash_of) if block_hash is not None
         }
+
+    def offered_parts(self) -> tuple[tuple[int, tuple[bytes, int]], ...]:
+        """Block and (hash, group) of every prefix ending inside a block that may be copied, the first such first."""
+        if self._tails is None:
+            return ()
+        return tuple((block, (part, group)) for block, part, group in self._tails.tails.offered_parts())
 
     def index_order(self) -> tuple[int, ...]:
         """Keyed blocks; those sharing a key in the order they were keyed, so the first one is offered."""
@@ -516,6 +559,7 @@ class SlotAllocator:
             or total + new > self._max_model_len
             or computed > held * self._block_size
             or request.block_size != self._block_size
+            or request.hash_size != self._hash_size
         ):
             check_counts(request, new, hit_tokens, lookahead, external, reserved)
             check_span(request, self._config, total + new, held)
@@ -536,6 +580,9 @@ class SlotAllocator:
             run = self._pool.is_idle_run(kept)
             adoption.runs.append(run)
             adoption.idle.append(kept if run else [block for block in kept if refs[block] == 0])
+        if isinstance(hit, FoundBlocks) and hit.tails:
+            adoption.sources = hit.tails
+            adoption.num_idle_sources = sum(refs[block] == 0 for block in hit.tails)
         return adoption
 
     def _need_whole(self, request: Request, tables: RequestTables | None, adoption: Adoption | None) -> int:
@@ -555,7 +602,7 @@ class SlotAllocator:
         held = 0 if tables is None else tables.held
         if adoption is None and caps is None:
             return max(required - held, 0) * len(self._groups)
-        count = 0
+        count = 0 if adoption is None else adoption.num_idle_sources
         for position in range(len(self._groups)):
             cap = None if caps is None else caps[position]
             wanted = required if cap is None or required < cap else cap
@@ -595,6 +642,8 @@ class SlotAllocator:
                 self._pool.touch_run(kept)
             else:
                 self._pool.touch(kept, idle)
+        if self._tails is not None and adoption.sources:
+            self._tails.pin_sources(adoption)
         tables.blocks = [[*[0] * nulls, *kept] for nulls, kept in zip(adoption.nulls, adoption.kept, strict=True)]
         tables.nulls = adoption.nulls
         tables.cached = [len(table) for table in tables.blocks]

@@ -20,6 +20,8 @@ class AllocatorConfig:
     watermark_blocks: blocks kept free when a waiting or preempted request is admitted (ADMIT-2).
     free_order: "unhashed-first" (vLLM >= 0.24) sends freed blocks without a key to the front of the free
         queue; "lru" (vLLM <= 0.23) sends every freed block to the back.
+    hash_size: tokens from one place where a hit may end to the next; None means whole blocks. A hit that ends inside a
+        block is copied into a block of its own, see `SlotAllocator.take_copies`. Full attention only.
     """
 
     num_blocks: int
@@ -30,6 +32,7 @@ class AllocatorConfig:
     enable_caching: bool = True
     free_order: str = UNHASHED_FIRST
     enable_events: bool = False
+    hash_size: int | None = None
 
     def __post_init__(self) -> None:
         self._check_pool()
@@ -40,6 +43,7 @@ class AllocatorConfig:
             raise ValueError(f"max_in_flight_tokens is {self.max_in_flight_tokens}; give at least 1 token, or None")
         if self.free_order not in (UNHASHED_FIRST, LRU):
             raise ValueError(f"free_order {self.free_order!r} is unknown; use {UNHASHED_FIRST!r} or {LRU!r}")
+        self._check_hash_size()
 
     def _check_pool(self) -> None:
         if self.num_blocks < 2:
@@ -65,6 +69,21 @@ class AllocatorConfig:
         sizes = sorted({group.block_size for group in self.groups})
         if len(sizes) > 1:
             raise ValueError(f"groups have unequal block sizes {sizes}; give every group the same one")
+
+    def _check_hash_size(self) -> None:
+        if self.hash_size is None:
+            return
+        if self.hash_size < 1 or self.block_size % self.hash_size:
+            raise ValueError(f"hash_size is {self.hash_size}; give a divisor of the block size {self.block_size}")
+        if self.has_partial_hits and any(isinstance(group, SlidingWindow) for group in self.groups):
+            raise ValueError(
+                f"hash_size is {self.hash_size} with a SlidingWindow; hits end inside a block with FullAttention only"
+            )
+
+    @property
+    def has_partial_hits(self) -> bool:
+        """Whether hits may end inside a block."""
+        return self.hash_size is not None and self.hash_size < self.block_size
 
     @property
     def block_size(self) -> int:

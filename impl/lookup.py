@@ -9,11 +9,16 @@ from slotproof.impl.request import Request
 
 
 class FoundBlocks(tuple[tuple[int, ...], ...]):
-    """The blocks of a hit, one tuple per group; it knows whether it is still what the lookup found."""
+    """The blocks of a hit, one tuple per group; it knows whether it is still what the lookup found.
+
+    tails: where a hit ends inside a block, the block of each group to copy the last `tail_tokens` tokens from.
+    """
 
     found_in: PrefixIndex
     num_dropped: int
     request: Request
+    tails: tuple[int, ...] = ()
+    tail_tokens: int = 0
 
     def still_offered(self, request: Request, index: PrefixIndex) -> bool:
         """Whether it was found for this request in this index, and no key was taken away since."""

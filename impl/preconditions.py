@@ -47,6 +47,11 @@ def check_span(request: Request, config: AllocatorConfig, end: int, held: int) -
             f"{_name(request)}: hashed in blocks of {request.block_size} tokens, the pool has {config.block_size}; "
             "give the request the pool's block size"
         )
+    if request.hash_size != (config.hash_size or config.block_size):
+        raise ValueError(
+            f"{_name(request)}: hashed at every {request.hash_size} tokens, the pool at every "
+            f"{config.hash_size or config.block_size}; give the request the pool's hash_size"
+        )
 
 
 def check_adoption(
@@ -56,7 +61,7 @@ def check_adoption(
     if (
         isinstance(hit, FoundBlocks)
         and not held
-        and len(hit[0]) * config.block_size == hit_tokens
+        and len(hit[0]) * config.block_size + hit.tail_tokens == hit_tokens
         and hit.still_offered(request, index)
     ):
         return
@@ -66,8 +71,10 @@ def check_adoption(
             "adopt them on its first call"
         )
     length, rest = divmod(hit_tokens, config.block_size)
-    if rest:
+    if rest and not config.has_partial_hits:
         raise ValueError(f"{_name(request)}: hit of {hit_tokens} tokens is no multiple of {config.block_size}")
+    if rest:
+        check_tail(request, index, length, rest, hit)
     if len(hit) != len(config.groups) or any(len(blocks) != length for blocks in hit):
         raise ValueError(
             f"{_name(request)}: hit of {hit_tokens} tokens needs {length} blocks in each of {len(config.groups)} "
@@ -86,6 +93,22 @@ def check_adoption(
             raise ValueError(
                 f"{_name(request)}: stale hit, block {blocks[position]} of group {group} does not carry the key of "
                 f"position {position}; look up again right before the call"
+            )
+
+
+def check_tail(request: Request, index: PrefixIndex, length: int, rest: int, hit: Hit) -> None:
+    """A hit ends inside a block only as the lookup found it, and where its blocks still hold that."""
+    if not isinstance(hit, FoundBlocks) or hit.tail_tokens != rest:
+        raise ValueError(
+            f"{_name(request)}: hit ends {rest} tokens into a block of {request.block_size}; "
+            "pass what get_computed_blocks returned"
+        )
+    parts = request.parts_of(length, rest)
+    for group, block in enumerate(hit.tails):
+        if not parts or not index.offers_part(group, block, parts[-1]):
+            raise ValueError(
+                f"{_name(request)}: stale hit, block {block} of group {group} no longer offers what is to be copied "
+                "from it; look up again right before the call"
             )
 
 

@@ -33,6 +33,10 @@ class PrefixIndex:
                 return position
         return None
 
+    def offers_part(self, group: int, block: int, part: bytes) -> bool:
+        """Whether a block offers a prefix that ends inside it for copying; whole blocks do not."""
+        return False
+
     def add(self, group: int, table: Sequence[int], hashes: Sequence[bytes], start: int, end: int) -> None:
         """Keys the keyless entries `start`..`end` - 1 of a table of `group`, each behind those that carry its hash.
 

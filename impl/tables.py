@@ -36,12 +36,16 @@ class Adoption:
     kept[g]: the hit blocks after those.
     idle[g]: those of them that nobody holds.
     runs[g]: whether that is all of them, side by side in the queue.
+    sources[g]: the block that the rest of a hit is to be copied from, where it ends inside a block; `num_idle_sources`
+    of them nobody holds.
     """
 
-    __slots__ = ("idle", "kept", "nulls", "runs")
+    __slots__ = ("idle", "kept", "nulls", "num_idle_sources", "runs", "sources")
 
     def __init__(self) -> None:
         self.nulls: list[int] = []
         self.kept: list[Sequence[int]] = []
         self.idle: list[Sequence[int]] = []
         self.runs: list[bool] = []
+        self.sources: Sequence[int] = ()
+        self.num_idle_sources = 0

@@ -106,6 +106,7 @@ def any_config(num_blocks: Any, groups: tuple[Group, ...], most_watermark: int |
         watermark_blocks=integer("watermark_blocks", most=most_watermark),
         caching=flag("caching"),
         free_order=Choice("free_order", FreeOrder),
+        hash_size=None,
     )
 
 

@@ -36,6 +36,7 @@ class SymbolicHit:
 
     num_tokens: Any
     tables: tuple[SymbolicTable, ...]
+    tails: tuple[int, ...] = ()
 
     @property
     def names_blocks(self) -> Any:

@@ -1,7 +1,7 @@
 """Symbolic values of the specification's own types, and what they are under a model."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -16,6 +16,9 @@ Made = TypeVar("Made")
 
 PREFIX_KEY = z3.Function("prefix key", z3.IntSort(), z3.IntSort())
 """The key of the prefix that a full block of the request ends, by the block's index."""
+
+PART_KEY = z3.Function("part key", z3.IntSort(), z3.IntSort(), z3.IntSort())
+"""The key of a prefix that ends inside a block, by the block's index and the place among those of the block."""
 
 SHOWN_PREFIX = 40
 """Full blocks of a request that is shown."""
@@ -47,6 +50,15 @@ class SymbolicRequest:
     status: Choice
     num_full_blocks: int = SHOWN_PREFIX
     draft_token_ids: tuple[Any, ...] = ()
+    num_parts: tuple[int, ...] = ()
+    """A block, how many prefixes end inside it; none where hits are whole blocks."""
+
+    def parts_of(self, index: int) -> tuple[Int, ...]:
+        """The keys of the prefixes that end inside a block: any numbers."""
+        places = range(self.num_parts[index] if index < len(self.num_parts) else 0)
+        keys = tuple(PART_KEY(index, place) for place in places)
+        current_run().know(*(key >= 0 for key in keys))
+        return tuple(map(Int, keys))
 
     def prefix_key(self, position: Any) -> Int:
         """The key of the prefix that full block `position` ends: any number, one a block."""
@@ -66,10 +78,13 @@ class SymbolicRequest:
         )
         keys = tuple(number(model, PREFIX_KEY(place)) for place in self.prefix_keys)
         flights = (Flight(flying, (), samples=False),) if flying else ()
-        drafts = under(model, self.draft_token_ids)
-        return Request(
-            self.request_id, (1,) * tokens, keys, tokens, computed, drafts, flights, status=under(model, self.status)
+        drafts, status = under(model, self.draft_token_ids), under(model, self.status)
+        parts = tuple(
+            tuple(number(model, PART_KEY(index, place)) for place in range(num_parts))
+            for index, num_parts in enumerate(self.num_parts)
         )
+        plain = Request(self.request_id, (1,) * tokens, keys, tokens, computed, drafts, flights, status)
+        return replace(plain, part_keys=parts)
 
 
 def made(kind: type[Made], **parts: Any) -> Made:

@@ -9,6 +9,7 @@ Operations return new values; nothing is ever changed in place. `laws.LAWS` says
 
 from slotproof.spec.admission import Allocation, Call, Reason, Refusal, admit, allocate_slots, commit
 from slotproof.spec.config import Config, FreeOrder
+from slotproof.spec.copies import release_copy
 from slotproof.spec.groups import FullAttention, Group, SlidingWindow
 from slotproof.spec.keys import KeyTable
 from slotproof.spec.laws import LAWS, Law
@@ -16,7 +17,7 @@ from slotproof.spec.lookup import Hit, get_computed_blocks
 from slotproof.spec.preconditions import PRECONDITIONS, PreconditionError
 from slotproof.spec.release import defer_free, evict_blocks, free, preempt, reset_prefix_cache, return_deferred
 from slotproof.spec.request import Request, Status, append_tokens, new_request, schedule, settle
-from slotproof.spec.snapshot import Holding, Snapshot, Table, empty
+from slotproof.spec.snapshot import Copy, Holding, Part, Snapshot, Table, empty
 from slotproof.spec.transition import Transition
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Allocation",
     "Call",
     "Config",
+    "Copy",
     "FreeOrder",
     "FullAttention",
     "Group",
@@ -32,6 +34,7 @@ __all__ = [
     "Holding",
     "KeyTable",
     "Law",
+    "Part",
     "PreconditionError",
     "Reason",
     "Refusal",
@@ -52,6 +55,7 @@ __all__ = [
     "get_computed_blocks",
     "new_request",
     "preempt",
+    "release_copy",
     "reset_prefix_cache",
     "return_deferred",
     "schedule",

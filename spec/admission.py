@@ -10,10 +10,12 @@ from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
 from slotproof.spec.arithmetic import blocks_missing, ceil_div, imax, imin, is_short, slots_needed, tokens_to_cache
+from slotproof.spec.copies import list_copies, pin_sources
 from slotproof.spec.groups import Group
 from slotproof.spec.keys import block_key
 from slotproof.spec.lookup import Hit, no_hit
 from slotproof.spec.loops import foreach, repeat
+from slotproof.spec.parts import offer_parts, withdraw_parts
 from slotproof.spec.pool import NULL_BLOCK, Pool, key_block, pin_block, pop_head
 from slotproof.spec.preconditions import require, require_call
 from slotproof.spec.release import release_run
@@ -185,7 +187,9 @@ def new_blocks_needed(snapshot: Snapshot, call: Call, required: list[int]) -> in
 
 
 def idle_hits(snapshot: Snapshot, call: Call) -> int:
-    """Hits that stand in the free queue: taking them uses free blocks up, held ones cost nothing (COUNT-2)."""
+    """Hits, blocks to copy from among them, that stand in the free queue: taking them uses free blocks up, held ones
+    cost nothing (COUNT-2).
+    """
 
     def add_if_idle(block: int, total: int) -> int:
         return total + 1 if block != NULL_BLOCK and snapshot.pool.ref(block) == 0 else total
@@ -193,7 +197,8 @@ def idle_hits(snapshot: Snapshot, call: Call) -> int:
     def add_in_group(number: int, total: int) -> int:
         return foreach(adopted_table(snapshot, call, number).entries, add_if_idle, total)
 
-    return foreach(range(len(snapshot.config.groups)), add_in_group, 0)
+    adopted = foreach(range(len(snapshot.config.groups)), add_in_group, 0)
+    return foreach(call.hit.tails, add_if_idle, adopted)
 
 
 def adopted_table(snapshot: Snapshot, call: Call, number: int) -> Table:
@@ -253,7 +258,8 @@ def step_need(snapshot: Snapshot, call: Call, idle: int) -> int:
 def never_fits(snapshot: Snapshot, call: Call) -> bool:
     """Whether the call is refused even with the pool to itself: nothing else held, reserved or scheduled (REFUSE-3)."""
     released = release_skipped(snapshot, call)
-    idle = sum(adopted_table(snapshot, call, number).num_live() for number in range(len(snapshot.config.groups)))
+    whole = sum(adopted_table(snapshot, call, number).num_live() for number in range(len(snapshot.config.groups)))
+    idle = whole + len(call.hit.tails)
     whole_prompt = whole_prompt_need(snapshot, call, idle)
     if call.full_sequence_must_fit and is_short(whole_prompt, 0, free_if_alone(snapshot, call), 0):
         return True
@@ -290,11 +296,20 @@ def take_blocks(snapshot: Snapshot, call: Call) -> Taken:
     config, request_id = snapshot.config, call.request.request_id
     computed = call.num_computed_tokens
     slots = slots_needed(computed, call.num_new_tokens, call.num_lookahead_tokens, config.max_model_len)
-    adopted = adopt_hits(snapshot, call)
+    adopted = pin_sources(adopt_hits(snapshot, call), call.hit)
     loaded = grow_tables(adopted, request_id, computed if call.num_external_computed_tokens > 0 else 0)
     grown = grow_tables(loaded, request_id, slots)
     before, after = loaded.holding(request_id).tables, grown.holding(request_id).tables
-    return Taken(grown, tuple(long.tail(short.length) for short, long in zip(before, after, strict=True)))
+    new_blocks = tuple(long.tail(short.length) for short, long in zip(before, after, strict=True))
+    return Taken(list_copies(withdraw_popped(adopted, grown, request_id), request_id, call.hit), new_blocks)
+
+
+def withdraw_popped(before: Snapshot, after: Snapshot, request_id: str) -> Snapshot:
+    """The blocks that a request's tables have grown by offer no parts of what they held."""
+    if not after.parts:
+        return after
+    tables = zip(before.holding(request_id).tables, after.holding(request_id).tables, strict=True)
+    return withdraw_parts(after, tuple(block for short, long in tables for block in long.tail(short.length)))
 
 
 def adopt_hits(snapshot: Snapshot, call: Call) -> Snapshot:
@@ -345,7 +360,8 @@ def give_keys(snapshot: Snapshot, call: Call) -> Snapshot:
 
 
 def commit(snapshot: Snapshot, request: Request, num_computed_tokens: int) -> Snapshot:
-    """Key the full blocks of the first `num_computed_tokens` tokens: after a delayed call, or when drafts became final.
+    """Key the full blocks of the first `num_computed_tokens` tokens: after a delayed call, or when drafts became final;
+    at a finer hash granularity offer their parts.
 
     Raises:
         PreconditionError: for tokens that are not finalized, or not held.
@@ -354,7 +370,7 @@ def commit(snapshot: Snapshot, request: Request, num_computed_tokens: int) -> Sn
     require(num_computed_tokens <= request.num_tokens, "commit-is-held")
     for table in snapshot.holding(request.request_id).tables:
         require(num_computed_tokens <= table.length * snapshot.config.block_size, "commit-is-held")
-    return key_full_blocks(snapshot, request, num_computed_tokens)
+    return offer_parts(key_full_blocks(snapshot, request, num_computed_tokens), request, num_computed_tokens)
 
 
 def key_full_blocks(snapshot: Snapshot, request: Request, tokens: int) -> Snapshot:

@@ -22,6 +22,7 @@ from slotproof.spec.scheduler.turn import (
 from slotproof.spec.transition import (
     Allocated,
     Committed,
+    Copied,
     Deferred,
     Event,
     Evicted,
@@ -32,8 +33,8 @@ from slotproof.spec.transition import (
     Transition,
 )
 
-ANY: tuple[type[Event], ...] = (Allocated, LookedUp, Committed, Freed, Deferred, Returned, Evicted, Reset)
-GIVEN_BACK: tuple[type[Event], ...] = (Freed, Deferred, Returned)
+ANY: tuple[type[Event], ...] = (Allocated, LookedUp, Committed, Freed, Deferred, Returned, Copied, Evicted, Reset)
+GIVEN_BACK: tuple[type[Event], ...] = (Freed, Deferred, Returned, Copied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ LAWS: tuple[Law, ...] = (
     ),
     Law(
         "POOL-2",
-        "A block's reference count is the number of table entries and waiting frees that name it.",
+        "A block's reference count is the number of table entries, waiting frees and pins (ends of copies) that name "
+        "it.",
         pool.references_are_names,
         ANY,
         needs=_needs("refs"),
@@ -94,7 +96,7 @@ LAWS: tuple[Law, ...] = (
     Law(
         "INDEX-1",
         "The index offers block b for key k exactly when b carries k; a block is keyless at the moment it is handed "
-        "out.",
+        "out, and what it offers for copying goes with its key.",
         pool.index_offers_what_blocks_carry,
         ANY,
         needs=_needs("keys"),
@@ -108,9 +110,9 @@ LAWS: tuple[Law, ...] = (
     ),
     Law(
         "TABLE-2",
-        "After an accepted call every entry i with (i+1)·bs > m has reference count 1 and no key: what may still "
-        "change belongs to one table; a keyed block may be shared before it is computed, and is written with exactly "
-        "the content its key says.",
+        "After an accepted call every entry i with (i+1)·bs > m has reference count 1, pins apart, and no key but that "
+        "of a computed part: what may still change belongs to one table; a keyed block may be shared before it is "
+        "computed, and is written with exactly the content its key says.",
         pool.unfinished_blocks_are_private,
         answered=True,
     ),
@@ -169,7 +171,7 @@ LAWS: tuple[Law, ...] = (
     ),
     Law(
         "COMMIT-1",
-        "All hits of all groups are pinned before any block is popped; no hit block is popped.",
+        "All hits of all groups, sources of copies too, are pinned before any block is popped; no hit block is popped.",
         admission.hits_are_pinned,
         answered=True,
     ),
@@ -184,11 +186,12 @@ LAWS: tuple[Law, ...] = (
         "COMMIT-3",
         "Nothing else changes: other requests' tables and counters, deferred frees, other blocks, other keys.",
         frame.nothing_else_changes,
-        (Allocated, Committed, Freed, Deferred, Returned),
+        (Allocated, Committed, Freed, Deferred, Returned, Copied),
     ),
     Law(
         "HASH-1",
-        "No block whose content includes a token that is not finalized ever gets a key.",
+        "No block whose content includes a token that is not finalized ever gets a key, but that of a part which ends "
+        "before it; no part that is not computed is offered for copying.",
         keys.only_finalized_tokens_have_keys,
         (Allocated, Committed),
         needs=_needs("keys"),
@@ -197,7 +200,7 @@ LAWS: tuple[Law, ...] = (
         "HASH-2",
         "After an accepted, undelayed call every non-null entry i with (i+1)·bs <= m at or behind the cached counter "
         "carries its key; the counter never goes down; after delayed calls the first commit or undelayed call catches "
-        "up.",
+        "up; after a commit every keyed block offers its computed parts at the hash granularity.",
         keys.full_blocks_have_their_keys,
         (Allocated, Committed),
         needs=_needs("keys", "counters"),
@@ -241,7 +244,8 @@ LAWS: tuple[Law, ...] = (
     Law(
         "LOOKUP-1",
         "A lookup changes nothing and returns the longest valid hit of at most num_tokens - 1 tokens, the same length "
-        "in every group; a hit is valid if its blocks hold the content of exactly that prefix.",
+        "in every group; a hit is valid if its blocks hold the content of exactly that prefix. At a finer hash "
+        "granularity it ends in the longest part of the next block that every group offers.",
         keys.lookup_finds_the_longest_valid_hit,
         (LookedUp,),
         needs=_needs("keys"),
@@ -266,6 +270,15 @@ LAWS: tuple[Law, ...] = (
         ANY,
         said=keys.emits_events,
         needs=_needs("keys"),
+    ),
+    Law(
+        "MEM-2",
+        "A fresh block of a group that needs clearing is cleared, and a copy made, before the first read or write that "
+        "could see old data; loaded data is never cleared; what is copied is the end of a hit, into the request's own "
+        "block, and nothing else.",
+        admission.copies_are_due,
+        answered=True,
+        said=admission.says_what_is_copied,
     ),
     Law(
         "CAN-1",

@@ -6,7 +6,7 @@ from slotproof.spec.keys import block_key
 from slotproof.spec.lookup import Hit
 from slotproof.spec.pool import NULL_BLOCK
 from slotproof.spec.request import Request
-from slotproof.spec.snapshot import Holding, Snapshot
+from slotproof.spec.snapshot import Holding, Part, Snapshot
 
 PRECONDITIONS: dict[str, str] = {
     "counts-not-negative": "token and block counts are not negative",
@@ -18,6 +18,10 @@ PRECONDITIONS: dict[str, str] = {
     "hit-is-whole-blocks": "a hit is a whole number of blocks, the same in every group, and leaves a token to compute",
     "hit-is-current": (
         "each block of a hit still carries the key of its position, so all differ; what no window reads may be null"
+    ),
+    "tail-is-current": (
+        "a hit that ends inside a block does so at the hash granularity, and names a block in every group that offers "
+        "that prefix for copying"
     ),
     "commit-is-held": "only tokens that are finalized and held are committed",
     "block-exists": "a block id names a usable block",
@@ -67,7 +71,10 @@ def require_adoption(snapshot: Snapshot, request: Request, hit: Hit, holding: Ho
     config = snapshot.config
     num_blocks = hit.num_tokens // config.block_size
     require(all(table.length == 0 for table in holding.tables), "adopt-before-holding")
-    require(num_blocks * config.block_size == hit.num_tokens, "hit-is-whole-blocks")
+    if hit.tails:
+        require_tails(snapshot, request, hit)
+    else:
+        require(num_blocks * config.block_size == hit.num_tokens, "hit-is-whole-blocks")
     require(hit.num_tokens < request.num_tokens, "hit-is-whole-blocks")
     require(len(hit.blocks) == len(config.groups), "hit-is-whole-blocks")
     for number, blocks in enumerate(hit.blocks):
@@ -77,6 +84,17 @@ def require_adoption(snapshot: Snapshot, request: Request, hit: Hit, holding: Ho
             key = block_key(request.prefix_key(index), number, len(config.groups))
             current = index < first_read if block == NULL_BLOCK else snapshot.pool.key_of(block) == key
             require(current, "hit-is-current")
+
+
+def require_tails(snapshot: Snapshot, request: Request, hit: Hit) -> None:
+    """The duties of a caller that brings a hit that ends inside a block."""
+    config, num_groups = snapshot.config, len(snapshot.config.groups)
+    index, rest = divmod(hit.num_tokens, config.block_size)
+    keys = request.parts_of(index)[: rest // config.hash_unit]
+    require(rest > 0 and len(keys) * config.hash_unit == rest, "tail-is-current")
+    require(len(hit.tails) == num_groups, "tail-is-current")
+    for number, block in enumerate(hit.tails):
+        require(Part(block_key(keys[-1], number, num_groups), block) in snapshot.parts, "tail-is-current")
 
 
 def require_usable(snapshot: Snapshot, blocks: tuple[int, ...]) -> None:

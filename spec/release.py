@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from slotproof.spec.config import FreeOrder
 from slotproof.spec.loops import foreach, repeat
+from slotproof.spec.parts import withdraw_parts
 from slotproof.spec.pool import (
     Pool,
     drop_reference,
@@ -77,14 +78,15 @@ def evict_blocks(snapshot: Snapshot, blocks: tuple[int, ...]) -> Snapshot:
         PreconditionError: for an id that names no usable block.
     """
     require_usable(snapshot, blocks)
-    return snapshot.with_pool(foreach(blocks, evict_block, snapshot.pool))
+    return withdraw_parts(snapshot.with_pool(foreach(blocks, evict_block, snapshot.pool)), blocks)
 
 
 def reset_prefix_cache(snapshot: Snapshot) -> tuple[Snapshot, bool]:
     """Empty the prefix cache, and whether that was done: it is refused while anything is held (RESET-1)."""
     if snapshot.pool.num_free() != snapshot.config.usable_blocks:
         return snapshot, False
-    return snapshot.with_pool(repeat(snapshot.config.usable_blocks, evict_next, snapshot.pool)), True
+    pool = repeat(snapshot.config.usable_blocks, evict_next, snapshot.pool)
+    return snapshot.with_pool(pool).with_parts(()), True
 
 
 def evict_next(index: int, pool: Pool) -> Pool:

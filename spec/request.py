@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from slotproof.spec.arithmetic import imax
+from slotproof.spec.arithmetic import ceil_div, imax, imin
 from slotproof.spec.keys import ROOT_KEY, KeyTable
 
 
@@ -30,9 +30,9 @@ class Flight:
 class Request:
     """One request; immutable, every change is a new value.
 
-    `token_ids` are finalized tokens only, `prefix_keys` the key of each full block of them, `draft_token_ids` what is
-    proposed for the next call. `num_computed_tokens` runs ahead of what is processed by the tokens of `flights`, drafts
-    included.
+    `token_ids` are finalized tokens only, `prefix_keys` the key of each full block of them, `part_keys` those of the
+    prefixes that end inside each block, at a finer hash granularity; `draft_token_ids` is what is proposed for the next
+    call. `num_computed_tokens` runs ahead of what is processed by the tokens of `flights`, drafts included.
     """
 
     request_id: str
@@ -45,6 +45,7 @@ class Request:
     status: Status = Status.WAITING
     cache_salt: str | None = None
     extra_keys: tuple[str, ...] = ()
+    part_keys: tuple[tuple[int, ...], ...] = ()
 
     @property
     def num_tokens(self) -> int:
@@ -68,6 +69,19 @@ class Request:
         """The key of the prefix that full block `index` ends."""
         return self.prefix_keys[index]
 
+    def parts_of(self, index: int) -> tuple[int, ...]:
+        """The keys of the finalized prefixes that end inside block `index`, shortest first."""
+        return self.part_keys[index] if index < len(self.part_keys) else ()
+
+    def key_above(self, index: int) -> int:
+        """The parent of block `index`: the key of the block before it."""
+        return self.prefix_keys[index - 1] if index > 0 else ROOT_KEY
+
+    def identity(self, index: int) -> tuple[str, ...]:
+        """What tells block `index` from the same tokens of others; the salt enters the first block only (ISO-1)."""
+        salt = (f"salt:{self.cache_salt}",) if index == 0 and self.cache_salt is not None else ()
+        return salt + self.extra_keys
+
 
 def new_request(
     keys: KeyTable,
@@ -76,8 +90,9 @@ def new_request(
     block_size: int,
     cache_salt: str | None = None,
     extra_keys: tuple[str, ...] = (),
+    hash_size: int | None = None,
 ) -> tuple[KeyTable, Request]:
-    """A waiting request with this prompt, and the table that knows its keys.
+    """A waiting request with this prompt, and the table that knows its keys; `hash_size` as in `Config`.
 
     Raises:
         ValueError: for a prompt without tokens.
@@ -85,24 +100,34 @@ def new_request(
     if not prompt:
         raise ValueError(f"the prompt of request {request_id} is empty: a request has at least one token")
     blank = Request(request_id, (), (), len(prompt), cache_salt=cache_salt, extra_keys=extra_keys)
-    return append_tokens(keys, blank, prompt, block_size)
+    return append_tokens(keys, blank, prompt, block_size, hash_size)
 
 
 def append_tokens(
-    keys: KeyTable, request: Request, tokens: tuple[int, ...], block_size: int
+    keys: KeyTable, request: Request, tokens: tuple[int, ...], block_size: int, hash_size: int | None = None
 ) -> tuple[KeyTable, Request]:
-    """Finalize tokens; each block they fill gets the key of the prefix it ends. The salt enters the first block only
-    (ISO-1).
-    """
-    token_ids = request.token_ids + tokens
-    prefix_keys = request.prefix_keys
-    for index in range(len(prefix_keys), len(token_ids) // block_size):
-        salt = (f"salt:{request.cache_salt}",) if index == 0 and request.cache_salt is not None else ()
-        parent = prefix_keys[-1] if prefix_keys else ROOT_KEY
-        block = token_ids[index * block_size : (index + 1) * block_size]
-        keys, key = keys.intern(parent, block, salt + request.extra_keys)
-        prefix_keys = (*prefix_keys, key)
-    return keys, replace(request, token_ids=token_ids, prefix_keys=prefix_keys)
+    """Finalize tokens; each block they fill gets the key of the prefix it ends."""
+    grown = replace(request, token_ids=request.token_ids + tokens)
+    for index in range(len(request.prefix_keys), grown.num_tokens // block_size):
+        block = grown.token_ids[index * block_size : (index + 1) * block_size]
+        keys, key = keys.intern(grown.key_above(index), block, grown.identity(index))
+        grown = replace(grown, prefix_keys=(*grown.prefix_keys, key))
+    if hash_size is None or hash_size == block_size:
+        return keys, grown
+    return key_parts(keys, grown, block_size, hash_size)
+
+
+def key_parts(keys: KeyTable, request: Request, block_size: int, hash_size: int) -> tuple[KeyTable, Request]:
+    """Key the prefixes of finalized tokens that end inside a block, at the hash granularity (HASH-1)."""
+    part_keys = request.part_keys[:-1]
+    for index in range(len(part_keys), ceil_div(request.num_tokens, block_size)):
+        block = request.token_ids[index * block_size : (index + 1) * block_size]
+        parts: tuple[int, ...] = ()
+        for end in range(hash_size, imin(len(block), block_size - 1) + 1, hash_size):
+            keys, key = keys.intern(request.key_above(index), block[:end], request.identity(index))
+            parts = (*parts, key)
+        part_keys = (*part_keys, parts)
+    return keys, replace(request, part_keys=part_keys)
 
 
 def propose(request: Request, drafts: tuple[int, ...]) -> Request:
@@ -132,7 +157,12 @@ def await_load(request: Request, num_adopted: int) -> Request:
 
 
 def settle(
-    keys: KeyTable, request: Request, num_accepted: int, sampled: int, block_size: int
+    keys: KeyTable,
+    request: Request,
+    num_accepted: int,
+    sampled: int,
+    block_size: int,
+    hash_size: int | None = None,
 ) -> tuple[KeyTable, Request]:
     """Process the oldest step in flight: accepted drafts and the sampled token become final, rejected drafts are
     uncomputed.
@@ -142,7 +172,7 @@ def settle(
         return keys, replace(request, flights=tuple(later))
     rejected = imax(len(flight.drafts) - num_accepted, 0)
     settled = replace(request, num_computed_tokens=request.num_computed_tokens - rejected, flights=tuple(later))
-    return append_tokens(keys, settled, (*flight.drafts[:num_accepted], sampled), block_size)
+    return append_tokens(keys, settled, (*flight.drafts[:num_accepted], sampled), block_size, hash_size)
 
 
 def withdraw(request: Request) -> Request:

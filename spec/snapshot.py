@@ -4,6 +4,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
+from typing import NamedTuple
 
 from slotproof.spec.config import Config
 from slotproof.spec.pool import NULL_BLOCK, Pool
@@ -63,17 +64,35 @@ class Holding:
     cached: tuple[int, ...]
 
 
+class Part(NamedTuple):
+    """A prefix that ends inside a block, by its key, and a block to copy it from."""
+
+    key: int
+    block: int
+
+
+class Copy(NamedTuple):
+    """A block whose first tokens are to be copied into another one; both ends are pinned until that is done."""
+
+    source: int
+    destination: int
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A pool, what each request holds in it, and the deferred frees that have not been returned, oldest first.
 
-    A request that holds nothing has no holding: it is untracked.
+    A request that holds nothing has no holding: it is untracked. With a finer hash granularity there are also the parts
+    of blocks that are offered for copying, of several with one key the one offered first first, and the copies that are
+    not known to be done, oldest first.
     """
 
     config: Config
     pool: Pool
     holdings: Mapping[str, Holding]
     waiting_frees: tuple[tuple[int, ...], ...] = ()
+    parts: tuple[Part, ...] = ()
+    copies: tuple[Copy, ...] = ()
 
     def holding(self, request_id: str) -> Holding:
         """What the request holds, empty tables for one that is untracked."""
@@ -81,22 +100,32 @@ class Snapshot:
 
     def with_pool(self, pool: Pool) -> "Snapshot":
         """The snapshot with another pool; itself if the pool is the same."""
-        return self if pool is self.pool else type(self)(self.config, pool, self.holdings, self.waiting_frees)
+        if pool is self.pool:
+            return self
+        return type(self)(self.config, pool, self.holdings, self.waiting_frees, self.parts, self.copies)
 
     def with_holding(self, request_id: str, holding: Holding) -> "Snapshot":
         """The snapshot in which the request holds this."""
         holdings = MappingProxyType({**self.holdings, request_id: holding})
-        return type(self)(self.config, self.pool, holdings, self.waiting_frees)
+        return type(self)(self.config, self.pool, holdings, self.waiting_frees, self.parts, self.copies)
 
     def without_holding(self, request_id: str) -> "Snapshot":
         """The snapshot in which the request is untracked."""
         others = {name: holding for name, holding in self.holdings.items() if name != request_id}
-        return type(self)(self.config, self.pool, MappingProxyType(others), self.waiting_frees)
+        holdings = MappingProxyType(others)
+        return type(self)(self.config, self.pool, holdings, self.waiting_frees, self.parts, self.copies)
+
+    def with_parts(self, parts: tuple[Part, ...]) -> "Snapshot":
+        """The snapshot that offers these parts; itself if it does."""
+        if parts == self.parts:
+            return self
+        return type(self)(self.config, self.pool, self.holdings, self.waiting_frees, parts, self.copies)
 
     def key(self) -> Hashable:
         """The canonical form: equal for equal snapshots of one configuration, and hashable."""
         held = tuple(sorted((name, holding) for name, holding in self.holdings.items()))
-        return (self.pool, held, self.waiting_frees)
+        plain = (self.pool, held, self.waiting_frees)
+        return (*plain, self.parts, self.copies) if self.parts or self.copies else plain
 
     @property
     def usage(self) -> float:

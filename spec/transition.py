@@ -9,9 +9,9 @@ from slotproof.spec.admission import Call
 from slotproof.spec.lookup import Hit
 from slotproof.spec.predicates.facts import AllocationFacts
 from slotproof.spec.request import Request
-from slotproof.spec.snapshot import Snapshot
+from slotproof.spec.snapshot import Copy, Snapshot
 
-FACETS = ("refs", "keys", "queue", "counters")
+FACETS = ("refs", "keys", "queue", "counters", "parts")
 """What an allocator may show of its state besides tables and its number of free blocks."""
 
 ALL_FACETS = frozenset(FACETS)
@@ -19,14 +19,15 @@ ALL_FACETS = frozenset(FACETS)
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """`allocate_slots` was called. `answer` holds the new block ids, None a refusal; `never` and `foretold` are None if
-    unsaid.
+    """`allocate_slots` was called. `answer` holds the new block ids, None a refusal; `never`, `foretold` and `copies`
+    are None if unsaid.
     """
 
     call: Call
     answer: tuple[tuple[int, ...], ...] | None
     never: bool | None = None
     foretold: bool | None = None
+    copies: tuple[Copy, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,11 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True)
+class Copied:
+    """`release_copy` let go of the ends of the oldest copy, whose step is done."""
+
+
+@dataclass(frozen=True, slots=True)
 class Evicted:
     """`evict_blocks` was called."""
 
@@ -78,7 +84,7 @@ class Reset:
     succeeded: bool
 
 
-Event = Allocated | LookedUp | Committed | Freed | Deferred | Returned | Evicted | Reset
+Event = Allocated | LookedUp | Committed | Freed | Deferred | Returned | Copied | Evicted | Reset
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,7 @@ class Transition:
         assert isinstance(self.event, Allocated)
         return AllocationFacts(self.before, self.event.call, self.event.answer is not None, self.after)
 
-    def changed(self, parts: Iterable[str] = ("tables", "free", *FACETS)) -> str | None:
+    def changed(self, parts: Iterable[str] = ("tables", "free", "copies", *FACETS)) -> str | None:
         """The first of these parts that was seen to differ between the two snapshots, in words."""
         if self.before is self.after:
             return None
@@ -126,6 +132,10 @@ def _part(snapshot: Snapshot, part: str) -> object:
         return tuple(pool.key_of(block) for block in blocks)
     if part == "queue":
         return pool.queue
+    if part == "parts":
+        return snapshot.parts
+    if part == "copies":
+        return snapshot.copies
     return {name: holding.cached for name, holding in snapshot.holdings.items() if any(holding.cached)}
 
 

@@ -14,6 +14,7 @@ from slotproof.impl import (
     SlidingWindow,
     SlotAllocator,
 )
+from slotproof.impl.lookup import FoundBlocks
 from slotproof.spec.config import Config
 from slotproof.spec.groups import Group
 from slotproof.spec.groups import SlidingWindow as SpecWindow
@@ -22,7 +23,7 @@ PROFILE = Profile(
     name="impl",
     version="0.1.0",
     strictness=Strictness.IDENTITY,
-    group_kinds=("full", "window", "hybrid"),
+    group_kinds=("full", "window", "hybrid", "partial"),
     salts=True,
     unknown_free="ignored",
 )
@@ -37,16 +38,17 @@ class ImplAdapter:
     def __init__(self) -> None:
         self._allocator: SlotAllocator
         self._block_size = 0
+        self._hash_size: int | None = None
         self._requests: dict[str, Request] = {}
 
     def reset(self, config: Config) -> None:
-        self._block_size = config.block_size
+        self._block_size, self._hash_size = config.block_size, config.hash_size
         self._requests = {}
         self._allocator = self.allocator_type(allocator_config(config, events=True))
 
     def get_computed_blocks(self, request: RequestView) -> Hit:
         blocks, num_tokens = self._allocator.get_computed_blocks(self._synced(request))
-        return Hit(num_tokens, blocks)
+        return Hit(num_tokens, blocks, tails=blocks.tails if isinstance(blocks, FoundBlocks) else ())
 
     def allocate_slots(
         self,
@@ -113,6 +115,15 @@ class ImplAdapter:
     def return_deferred(self) -> None:
         self._allocator.return_deferred()
 
+    def take_copies(self) -> Sequence[tuple[int, int]]:
+        return self._allocator.take_copies()
+
+    def release_copy(self) -> None:
+        self._allocator.release_copy()
+
+    def partial_keys(self) -> Sequence[tuple[int, Hashable]]:
+        return self._allocator.offered_parts()
+
     def evict(self, block_ids: Iterable[int]) -> None:
         self._allocator.evict_blocks(block_ids)
 
@@ -144,6 +155,7 @@ class ImplAdapter:
             allocator.free_queue(),
             tuple(allocator.ref_count(block) for block in range(allocator.config.num_blocks)),
             tuple(self.cached_keys()),
+            self._allocator.offered_parts(),
             tuple((name, allocator.block_table(name), allocator.cached_count(name)) for name in self._requests),
         )
 
@@ -167,6 +179,7 @@ class ImplAdapter:
                 block_size=self._block_size,
                 cache_salt=view.cache_salt,
                 extra_keys=view.extra_keys,
+                hash_size=self._hash_size,
             )
         if len(view.token_ids) > request.num_tokens:
             request.append(view.token_ids[request.num_tokens :])
@@ -224,6 +237,7 @@ def allocator_config(config: Config, *, events: bool) -> AllocatorConfig:
         enable_caching=config.caching,
         free_order=config.free_order.value,
         enable_events=events,
+        hash_size=config.hash_size,
     )
 
 

@@ -6,6 +6,7 @@ from slotproof.conformance.adapter import NO_HIT, BlockIds, Hit, Profile, Reques
 from slotproof.spec import laws
 from slotproof.spec.admission import Allocation, allocate_slots, commit
 from slotproof.spec.config import Config
+from slotproof.spec.copies import release_copy
 from slotproof.spec.lookup import Hit as SpecHit
 from slotproof.spec.lookup import get_computed_blocks
 from slotproof.spec.release import defer_free, evict_blocks, free, reset_prefix_cache, return_deferred
@@ -16,7 +17,7 @@ PROFILE = Profile(
     name="reference",
     version=f"{len(laws.LAWS)} laws",
     strictness=Strictness.IDENTITY,
-    group_kinds=("full", "window", "hybrid"),
+    group_kinds=("full", "window", "hybrid", "partial"),
     salts=True,
     unknown_free="ignored",
 )
@@ -30,14 +31,16 @@ class ReferenceAdapter:
     def __init__(self) -> None:
         self._snapshot: Snapshot
         self._events: list[tuple[str, Hashable]] = []
+        self._copies: list[tuple[int, int]] = []
 
     def reset(self, config: Config) -> None:
         self._snapshot = empty(config)
         self._events = []
+        self._copies = []
 
     def get_computed_blocks(self, request: RequestView) -> Hit:
         found = get_computed_blocks(self._snapshot, _spec(request))
-        return Hit(found.num_tokens, found.blocks)
+        return Hit(found.num_tokens, found.blocks, tails=found.tails)
 
     def allocate_slots(
         self,
@@ -56,7 +59,7 @@ class ReferenceAdapter:
             self._snapshot,
             _spec(request),
             num_new_tokens,
-            hit=SpecHit(hit.num_tokens, hit.blocks) if hit.num_tokens else None,
+            hit=SpecHit(hit.num_tokens, hit.blocks, hit.tails) if hit.num_tokens else None,
             num_lookahead_tokens=num_lookahead_tokens,
             num_external_computed_tokens=num_external_computed_tokens,
             delay_cache_blocks=delay_cache_blocks,
@@ -64,6 +67,7 @@ class ReferenceAdapter:
             reserved_blocks=reserved_blocks,
             has_scheduled_reqs=has_scheduled_reqs,
         )
+        self._copies += answer.snapshot.copies[len(self._snapshot.copies) :]
         self._move_to(answer.snapshot)
         return answer.new_blocks if isinstance(answer, Allocation) else None
 
@@ -78,6 +82,16 @@ class ReferenceAdapter:
 
     def return_deferred(self) -> None:
         self._move_to(return_deferred(self._snapshot))
+
+    def take_copies(self) -> Sequence[tuple[int, int]]:
+        copies, self._copies = self._copies, []
+        return copies
+
+    def release_copy(self) -> None:
+        self._move_to(release_copy(self._snapshot))
+
+    def partial_keys(self) -> Sequence[tuple[int, Hashable]]:
+        return [(part.block, part.key) for part in self._snapshot.parts]
 
     def evict(self, block_ids: Iterable[int]) -> None:
         self._move_to(evict_blocks(self._snapshot, tuple(block_ids)))

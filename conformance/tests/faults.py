@@ -42,6 +42,8 @@ class Fault:
     name: str
     law: str
     edits: tuple[Edit, ...]
+    groups: tuple[str, ...] = ("full", "window", "full,window")
+    """The groups in which it is looked for, in turn."""
 
 
 def plant(fault: Fault, folder: Path) -> Adapter:
@@ -290,3 +292,72 @@ SEEN_IN_THE_WILD: tuple[Fault, ...] = (
     ),
 )
 """Four more that real allocators have had."""
+
+COPYING = ("partial", "partial:1", "partial,partial")
+
+OF_COPIES: tuple[Fault, ...] = (
+    Fault(
+        "the source of a copy is not held",
+        "COMMIT-1",
+        (Edit("allocator.py", "            self._tails.pin_sources(adoption)\n", "            pass\n"),),
+        COPYING,
+    ),
+    Fault(
+        "the private block of a copy is not held for it",
+        "POOL-2",
+        (Edit("tails.py", "            self.refs[table[len(kept)]] += 1\n", ""),),
+        COPYING,
+    ),
+    Fault(
+        "the end of a hit is not copied",
+        "MEM-2",
+        (
+            Edit(
+                "tails.py",
+                "        listed = list(self.copies)[self._taken :]\n",
+                "        listed = list(self.copies)[self._taken + 1 :]\n",
+            ),
+        ),
+        COPYING,
+    ),
+    Fault(
+        "an idle source is not counted",
+        "COUNT-2",
+        (Edit("allocator.py", "count = 0 if adoption is None else adoption.num_idle_sources", "count = 0"),),
+        COPYING,
+    ),
+    Fault(
+        "parts are offered when they are scheduled",
+        "HASH-1",
+        (
+            Edit(
+                "allocator.py",
+                "            self._commit(request, tables, total + num_new_tokens)\n",
+                "            self._commit(request, tables, total + num_new_tokens)\n"
+                "            if self._tails is not None:\n"
+                "                known = min(total + num_new_tokens, len(request.token_ids))\n"
+                "                self._tails.store_parts(request, tables, known)\n",
+            ),
+        ),
+        COPYING,
+    ),
+    Fault(
+        "a reused block still offers the parts of what it held",
+        "INDEX-1",
+        (Edit("tails.py", "            for part in self.parts_of[block]:\n", "            for part in ():\n"),),
+        COPYING,
+    ),
+    Fault(
+        "the hash of a part ignores the salt",
+        "LOOKUP-1",
+        (
+            Edit(
+                "request.py",
+                "BlockHasher(size, cache_salt, extra_keys) for size",
+                "BlockHasher(size, None, extra_keys) for size",
+            ),
+        ),
+        COPYING,
+    ),
+)
+"""Seven about hits that end inside a block."""

@@ -23,7 +23,7 @@ def walk(adapter: Adapter, groups: str, seed: int) -> tuple[Config, list[Action]
     pending: dict[str, list[tuple[int, int]]] = {}
     accepted: dict[int, int] = {}
     while len(actions) < 200:
-        verb = chooser.pick(ALLOCATOR.deck)
+        verb = chooser.pick(ALLOCATOR.deck(session.config))
         arguments = verb.propose(session, chooser)
         if arguments is None:
             continue

@@ -17,7 +17,7 @@ from slotproof.conformance.targets.impl import ImplAdapter
 from slotproof.conformance.vector import parse_vector
 from slotproof.spec.laws import BY_ID
 
-from .faults import FAULTS, SEEN_IN_THE_WILD, Edit, Fault, plant
+from .faults import FAULTS, OF_COPIES, SEEN_IN_THE_WILD, Edit, Fault, plant
 
 EPISODES = 36
 STEPS = 100
@@ -29,6 +29,7 @@ class Episode:
     """One short walk; the groups take turns."""
 
     number: int
+    groups: tuple[str, ...] = ("full", "window", "full,window")
 
     @property
     def seed(self) -> str:
@@ -36,18 +37,18 @@ class Episode:
 
     @property
     def settings(self) -> Settings:
-        return Settings(groups=("full", "window", "full,window")[self.number % 3])
+        return Settings(groups=self.groups[self.number % len(self.groups)])
 
     def walk(self, adapter: Adapter) -> Failure | None:
         return walk_episode(adapter, self.settings, self.seed, STEPS, Tally.fresh())
 
 
-@pytest.mark.parametrize("fault", [*FAULTS, *SEEN_IN_THE_WILD], ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", [*FAULTS, *SEEN_IN_THE_WILD, *OF_COPIES], ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found_named_shrunk_and_replayed(fault: Fault, tmp_path: Path) -> None:
     """Given a copy with one fault, when walks look for it, then the law it breaks says so in a few calls."""
     faulty = plant(fault, tmp_path)
 
-    episode, found = first_failure(faulty, fault.law)
+    episode, found = first_failure(faulty, fault)
     shrunk = shortest_failure(faulty, episode.settings, found, episode.seed)
     counterexample = narrate(faulty, "faulty", 0, shrunk)
 
@@ -63,18 +64,20 @@ def test_a_planted_fault_is_found_named_shrunk_and_replayed(fault: Fault, tmp_pa
     assert replay(ImplAdapter(), vector.config, vector.actions) is None
 
 
-def first_failure(adapter: Adapter, law: str) -> tuple[Episode, Failure]:
-    """The first episode in which the law objects."""
-    for episode in map(Episode, range(EPISODES)):
+def first_failure(adapter: Adapter, fault: Fault) -> tuple[Episode, Failure]:
+    """The first episode in which the fault's law objects."""
+    for episode in (Episode(number, fault.groups) for number in range(EPISODES)):
         failure = episode.walk(adapter)
-        if failure is not None and law in failure.violation.law_ids:
+        if failure is not None and fault.law in failure.violation.law_ids:
             return episode, failure
-    return pytest.fail(f"{law} did not object in {EPISODES} episodes")
+    return pytest.fail(f"{fault.law} did not object in {EPISODES} episodes")
 
 
-def test_the_allocator_without_a_fault_passes_every_episode() -> None:
+@pytest.mark.parametrize("groups", sorted({fault.groups for fault in [*FAULTS, *OF_COPIES]}))
+def test_the_allocator_without_a_fault_passes_every_episode(groups: tuple[str, ...]) -> None:
     sound = ImplAdapter()
-    assert [episode for episode in map(Episode, range(EPISODES)) if episode.walk(sound) is not None] == []
+    episodes = [Episode(number, groups) for number in range(EPISODES)]
+    assert [episode for episode in episodes if episode.walk(sound) is not None] == []
 
 
 def test_the_copy_without_a_fault_passes_too(tmp_path: Path) -> None:
@@ -85,8 +88,8 @@ def test_the_copy_without_a_fault_passes_too(tmp_path: Path) -> None:
 
 
 def test_faults_have_names_of_their_own_and_laws_that_exist() -> None:
-    faults = [*FAULTS, *SEEN_IN_THE_WILD]
-    assert len({fault.name for fault in faults}) == len(faults) == 16
+    faults = [*FAULTS, *SEEN_IN_THE_WILD, *OF_COPIES]
+    assert len({fault.name for fault in faults}) == len(faults) == 23
     assert {fault.law for fault in faults} <= set(BY_ID)
 
 

@@ -119,7 +119,7 @@ def walk(seed: str, settings: Settings, after_each: Callable[[Twins, SeededChoos
     chooser = SeededChooser(seed)
     twins = Twins(settings.draw(chooser, PROFILE))
     for _ in range(150):
-        verb = chooser.pick(ALLOCATOR.deck)
+        verb = chooser.pick(ALLOCATOR.deck(twins.config))
         arguments = verb.propose(twins, chooser)
         if arguments is not None:
             verb.run(twins, arguments)

@@ -29,11 +29,15 @@ class KeepsWhatItFrees(ReferenceAdapter):
 
 
 def test_the_machine_has_a_rule_for_each_verb() -> None:
-    rules = {name for name in dir(state_machine(ReferenceAdapter)) if name.startswith("do_")}
-    assert rules == {f"do_{verb.name}" for verb in VERBS}
+    plain, partial = (
+        {name for name in dir(state_machine(ReferenceAdapter, groups)) if name.startswith("do_")}
+        for groups in ("full", "partial")
+    )
+    assert partial == {f"do_{verb.name}" for verb in VERBS}
+    assert plain == partial - {"do_copied"}
 
 
-@pytest.mark.parametrize("groups", ["full", "window", "full,window"])
+@pytest.mark.parametrize("groups", ["full", "window", "full,window", "partial"])
 def test_a_sound_target_passes(groups: str) -> None:
     run_state_machine_as_test(state_machine(ReferenceAdapter, groups), settings=SETTINGS)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slotproof.conformance.actions import BY_NAME, perform
+from slotproof.conformance.actions import VERBS, perform
 from slotproof.conformance.ideal import Ideal, Memory
 from slotproof.conformance.menu import OF_REQUESTS, OF_THE_POOL, actions_in
 from slotproof.conformance.model import SpecModel
@@ -14,6 +14,9 @@ FULL = make_scope(
     blocks=5, tokens=5, prompt=3, watermark=1, whole=True, reserved=1, in_flight=True, extras=tuple(EXTRAS)
 )
 
+EXPLORED = {verb.name for verb in VERBS if verb.applies(FULL.config)}
+"""Hits that end inside a block are not explored, and so no end of a copy."""
+
 
 def first_worlds(scope: Scope, number: int) -> list[World]:
     model = SpecModel(scope)
@@ -21,13 +24,13 @@ def first_worlds(scope: Scope, number: int) -> list[World]:
 
 
 def test_every_verb_of_the_action_table_is_on_the_menu() -> None:
-    assert {"admit", *OF_REQUESTS, *OF_THE_POOL} == set(BY_NAME)
-    assert {*ALWAYS, *(verb for verbs in EXTRAS.values() for verb in verbs)} == set(BY_NAME)
+    assert {"admit", *OF_REQUESTS, *OF_THE_POOL} == EXPLORED
+    assert {*ALWAYS, *(verb for verbs in EXTRAS.values() for verb in verbs)} == EXPLORED
 
 
 def test_every_verb_is_met() -> None:
     met = {action.verb for world in first_worlds(FULL, 1000) for action in actions_in(world, FULL)}
-    assert met == set(BY_NAME)
+    assert met == EXPLORED
 
 
 def test_only_what_the_scope_has_is_met() -> None:

@@ -119,6 +119,7 @@ RIGHT_AND_WRONG: dict[str, tuple[Any, Any]] = {
     "keyed": ([1], [1, 2]),
     "tables": ({"A": [[1, 2]]}, {"A": [[2, 1]]}),
     "table_length": ({"A": 2}, {"A": 3}),
+    "copies": ([], [[1, 2]]),
     "refs": ({"1": 1, "3": 0}, {"1": 1, "3": 1}),
     "succeeded": (False, True),
 }
@@ -207,7 +208,7 @@ BROKEN: dict[str, tuple[str, str]] = {
     "unknown verb": (
         small(actions=[{"verb": "admitt"}]),
         "broken.json has an action with the unknown verb 'admitt'; the verbs are "
-        "admit, retry, load, loaded, extend, output, free, preempt, defer, return, evict, reset",
+        "admit, retry, load, loaded, extend, output, free, preempt, defer, return, copied, evict, reset",
     ),
     "unknown argument": (
         small(actions=[ADMISSION | {"lookahaed": 2}]),
@@ -241,7 +242,8 @@ BROKEN: dict[str, tuple[str, str]] = {
     "kind that is not modelled": (
         with_config(groups=["full", "mamba"]),
         "broken.json cannot be used: group kind 'mamba' is not modelled; "
-        "use a comma-separated list of full, window, window:W (W tokens)",
+        "use a comma-separated list of full, window, window:W (W tokens), partial, partial:H (full attention, hits end "
+        "at every H tokens)",
     ),
     "window of one": (
         with_config(groups=["window:1"]),

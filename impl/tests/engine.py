@@ -25,6 +25,8 @@ LAYERS: tuple[tuple[int, int], ...] = ((0, 0), (1, 0), (0, 1))
 """The model's layers as (group, layer of the group): the middle one looks at a window."""
 WINDOWS: tuple[int | None, ...] = (None, WINDOW, None)
 GROUPS: tuple[Group, ...] = (FullAttention(BLOCK_SIZE), SlidingWindow(BLOCK_SIZE, WINDOW))
+FULL_GROUPS: tuple[Group, ...] = (FullAttention(BLOCK_SIZE), FullAttention(BLOCK_SIZE))
+"""For hits that end inside a block."""
 
 
 @dataclass(eq=False)
@@ -60,17 +62,23 @@ class Step:
     fresh: list[list[int]] = field(default_factory=lambda: [[] for _ in GROUPS])
     handed_out: list[int] = field(default_factory=list)
     copies: list[tuple[int, int]] = field(default_factory=list)
+    num_pinned: int = 0
+    """Copies, of those, whose ends the allocator holds until they are made."""
 
 
 class Engine:
     """Carries out steps until it is told to stop; subclasses compute, and plant faults."""
+
+    groups = GROUPS
+    windows = WINDOWS
+    hash_size: int | None = None
 
     def __init__(self, seed: int, num_blocks: int = 30, device: str = "cpu") -> None:
         # The tensors are tiny; threads would only wait for one another.
         torch.set_num_threads(1)
         self.rng = random.Random(seed)
         self.device = device
-        self.allocator = self.new_allocator(AllocatorConfig(num_blocks, GROUPS, MAX_LEN))
+        self.allocator = self.new_allocator(AllocatorConfig(num_blocks, self.groups, MAX_LEN, hash_size=self.hash_size))
         self.model = Transformer(seed, len(LAYERS))
         layers = tuple(sum(group == number for group, _ in LAYERS) for number in range(len(GROUPS)))
         self.memory = KVMemory(
@@ -111,6 +119,11 @@ class Engine:
 
     def enter(self, sequence: Generation) -> None:
         self.tables.set_row(sequence.row, self.allocator.block_table(sequence.request.request_id))
+
+    def take_copies(self, step: Step) -> None:
+        copies = self.allocator.take_copies()
+        step.copies += copies
+        step.num_pinned += len(copies)
 
     def slots_to_write(self, group: int, rows: Tensor, positions: Tensor) -> Tensor:
         return self.tables.slots(group, rows, positions)
@@ -160,7 +173,7 @@ class Engine:
     def generation(self, prompt: list[int], parent: "Generation | None" = None) -> Generation:
         self.count["requests"] += 1
         length = self.rng.randint(1, min(24, MAX_LEN - 4 - len(prompt)))
-        request = Request(f"r{self.count['requests']}", prompt, block_size=BLOCK_SIZE)
+        request = Request(f"r{self.count['requests']}", prompt, block_size=BLOCK_SIZE, hash_size=self.hash_size)
         return Generation(request, self.continuation(prompt, length), parent)
 
     def part_of(self, sequence: Generation, start: int) -> Scheduled:
@@ -210,6 +223,8 @@ class Engine:
             self.count["refused"] += 1
             return False
         self.count["hit"] += hit
+        self.count["copied"] += hit % BLOCK_SIZE > 0
+        self.take_copies(step)
         self.count["forked"] += external > 0
         request.status = RequestStatus.RUNNING
         sequence.row = self.rows.pop(0)
@@ -226,11 +241,11 @@ class Engine:
     def copyable(self, sequence: Generation, hit: int) -> int:
         """Tokens behind the hit whose keys and values the parent holds and the fork would need."""
         parent, request = sequence.parent, sequence.request
-        if parent is None or parent not in self.running:
+        if parent is None or parent not in self.running or hit % BLOCK_SIZE:
             return 0
         total = min(parent.request.num_computed_tokens, request.num_tokens - 1)
         last = -(-total // BLOCK_SIZE)
-        needed = [range(max(hit // BLOCK_SIZE, group.skipped_blocks(total)), last) for group in GROUPS]
+        needed = [range(max(hit // BLOCK_SIZE, group.skipped_blocks(total)), last) for group in self.groups]
         held = all(table[at] for table, wanted in zip(self.table(parent), needed, strict=True) for at in wanted)
         return max(total - hit, 0) if held else 0
 
@@ -265,6 +280,8 @@ class Engine:
         self.prepare(step)
         outputs = [self.forward(part) for part in step.scheduled]
         self.finish(step)
+        for _ in range(step.num_pinned):
+            assert self.allocator.release_copy()
         for part, output in zip(step.scheduled, outputs, strict=True):
             self.settle(part, output)
 
@@ -274,6 +291,7 @@ class Engine:
         chunk = len(part.tokens) - part.num_drafts
         request.num_computed_tokens = part.start + chunk
         if not part.samples:
+            self.commit(request)
             return
         drafts, chosen = part.tokens[chunk:], output[chunk - 1 :]
         accepted = next((at for at, draft in enumerate(drafts) if draft != chosen[at]), len(drafts))
@@ -290,9 +308,15 @@ class Engine:
                 request.append([token])
         # A token beyond what was asked for is dropped, with its slot.
         request.num_computed_tokens = min(request.num_computed_tokens, request.num_tokens)
+        self.commit(request)
         if sequence.generated == len(sequence.expected):
             self.allocator.free(request)
             self.leave(sequence)
+
+    def commit(self, request: Request) -> None:
+        """Parts of blocks may be copied now that they are computed; whole blocks were offered before."""
+        if self.hash_size is not None:
+            self.allocator.cache_blocks(request, request.num_computed_tokens)
 
     def places(self, part: Scheduled) -> tuple[Tensor, Tensor]:
         """Row and position of each token."""
@@ -312,7 +336,7 @@ class TransformerEngine(Engine):
     """Generates with the tiny transformer over paged attention."""
 
     def continuation(self, prompt: list[int], length: int) -> list[int]:
-        return self.model.continuation(prompt, length, WINDOWS)
+        return self.model.continuation(prompt, length, self.windows)
 
     def forward(self, part: Scheduled) -> list[int]:
         rows, positions = self.places(part)
@@ -322,7 +346,7 @@ class TransformerEngine(Engine):
             slots = self.slots_to_write(group, rows, positions)
             self.memory.write(group, self.layer_to_write(group, layer), slots, keys, values)
             all_keys, all_values, seen_from = self.context(part, group, layer)
-            seen = visible(positions, seen_from, WINDOWS[number])
+            seen = visible(positions, seen_from, self.windows[number])
             if group not in self.memory.config.clear_groups:
                 # Nobody cleared what is not seen, so it must not even be multiplied with 0.
                 all_values = all_values.masked_fill(~seen.any(dim=0)[:, None, None], 0.0)
@@ -350,7 +374,7 @@ class FingerprintEngine(Engine):
             slots = self.slots_to_write(group, rows, positions)
             self.memory.write(group, self.layer_to_write(group, layer), slots, new, -new)
             keys, values, seen_from = self.context(part, group, layer)
-            seen = visible(positions, seen_from, WINDOWS[number]).any(dim=0)
+            seen = visible(positions, seen_from, self.windows[number]).any(dim=0)
             wanted = torch.zeros(len(seen_from), dtype=torch.float64, device=self.device)
             wanted[: len(marks)] = marks
             wrong = (keys[seen] != wanted[seen][:, None, None]) | (values[seen] != -wanted[seen][:, None, None])

@@ -2,6 +2,7 @@
 
 from slotproof.spec.pool import NO_KEY, NULL_BLOCK
 from slotproof.spec.predicates.facts import AllocationFacts
+from slotproof.spec.snapshot import Copy
 from slotproof.spec.transition import Allocated, Transition, held_tables
 
 
@@ -20,7 +21,7 @@ def refusal_changes_nothing_but_stage_1(t: Transition) -> str | None:
         return f"{t.after.pool.num_free()} blocks are free; stage 1 alone leaves {facts.free}"
     if "queue" in t.facets and sorted(t.after.pool.queue) != sorted(facts.released_queue):
         return f"the queue holds {sorted(t.after.pool.queue)}; stage 1 alone leaves {sorted(facts.released_queue)}"
-    return t.changed(("keys", "counters"))
+    return t.changed(("keys", "counters", "parts", "copies"))
 
 
 def refused_exactly_when_short(t: Transition) -> str | None:
@@ -192,6 +193,25 @@ def window_is_released_exactly(t: Transition) -> str | None:
             if nulls != skipped:
                 return f"group {number}: {nulls} null entries on adoption; {skipped} are behind the window"
     return None
+
+
+def says_what_is_copied(t: Transition) -> bool:
+    """Whether an accepted call said which blocks are to be copied."""
+    return isinstance(t.event, Allocated) and t.event.copies is not None
+
+
+def copies_are_due(t: Transition) -> str | None:
+    """MEM-2, of the copy list: the end of a hit is copied into the request's own block, and nothing else is."""
+    assert isinstance(t.event, Allocated)
+    listed, due = t.event.copies, t.allocation.copies
+    if listed != due:
+        return f"blocks {words(listed or ())} are to be copied; the hit needs {words(due)}"
+    return None
+
+
+def words(copies: tuple[Copy, ...]) -> str:
+    """A copy list, readable."""
+    return ", ".join(f"{copy.source} to {copy.destination}" for copy in copies) or "none"
 
 
 def foretells(t: Transition) -> bool:

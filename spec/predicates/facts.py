@@ -7,8 +7,8 @@ from slotproof.spec.admission import Call
 from slotproof.spec.config import FreeOrder
 from slotproof.spec.groups import Group, SlidingWindow
 from slotproof.spec.pool import NO_KEY, NULL_BLOCK
-from slotproof.spec.request import Status
-from slotproof.spec.snapshot import Snapshot
+from slotproof.spec.request import Request, Status
+from slotproof.spec.snapshot import Copy, Snapshot
 
 Entries = tuple[int, ...]
 
@@ -46,6 +46,22 @@ def queue_after(snapshot: Snapshot, queue: Entries, run: list[int]) -> Entries:
     keyless = [block for block in freed if pool.key_of(block) == NO_KEY]
     keyed = [block for block in freed if pool.key_of(block) != NO_KEY]
     return (*keyless, *queue, *keyed)
+
+
+def parts_held(snapshot: Snapshot, request: Request, tokens: int) -> dict[tuple[int, int], tuple[int, ...]]:
+    """The keys of the prefixes, at a finer hash granularity, that the first `tokens` tokens end inside each block, by
+    group and entry.
+    """
+    bs, num_groups = snapshot.config.block_size, len(snapshot.config.groups)
+    return {
+        (number, index): tuple(
+            key * num_groups + number
+            for place, key in enumerate(keys, start=1)
+            if index * bs + place * snapshot.config.hash_unit <= tokens
+        )
+        for number in range(num_groups)
+        for index, keys in enumerate(request.part_keys)
+    }
 
 
 @dataclass(frozen=True)
@@ -137,17 +153,26 @@ class AllocationFacts:
 
     @cached_property
     def hits(self) -> list[int]:
-        """The hit blocks that are adopted."""
-        return [
+        """The hit blocks that are adopted, and those that are copied from."""
+        adopted = [
             block
             for skipped, blocks in zip(self.skipped, self.call.hit.blocks, strict=True)
             for block in blocks[skipped:]
             if block != NULL_BLOCK
         ]
+        return [*adopted, *self.call.hit.tails]
+
+    @cached_property
+    def copies(self) -> tuple[Copy, ...]:
+        """What must be copied before the step: into the first block, a group, behind the hit's whole blocks."""
+        index = self.call.hit.num_tokens // self.block_size
+        return tuple(
+            Copy(source, entries[index]) for source, entries in zip(self.call.hit.tails, self.new, strict=False)
+        )
 
     @cached_property
     def num_idle(self) -> int:
-        """Adopted hits that stood in the free queue."""
+        """Those of the hits that stood in the free queue."""
         return sum(self.before.pool.ref(block) == 0 for block in self.hits)
 
     @cached_property

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from slotproof.spec.pool import NO_BLOCK, NO_KEY, NULL_BLOCK
-from slotproof.spec.predicates.facts import Entries
+from slotproof.spec.predicates.facts import Entries, parts_held
 from slotproof.spec.snapshot import Snapshot
 from slotproof.spec.transition import Allocated, Transition
 
@@ -59,7 +59,22 @@ def index_offers_what_blocks_carry(t: Transition) -> str | None:
     for block in carrying:
         if pool.block_of(pool.key_of(block)) == NO_BLOCK:
             return f"block {block} carries a key that finds nothing"
-    return duplicates_keep_their_order(t) or popped_blocks_lost_their_keys(t)
+    return duplicates_keep_their_order(t) or popped_blocks_lost_their_keys(t) or parts_are_of_keyed_blocks(t)
+
+
+def parts_are_of_keyed_blocks(t: Transition) -> str | None:
+    """INDEX-1 at a finer hash granularity: parts go with the key of their block, and keep their order."""
+    before, after = t.before.parts, t.after.parts
+    if before is after:
+        return None
+    popped = t.allocation.popped if isinstance(t.event, Allocated) and t.event.answer is not None else ()
+    for part in after:
+        if t.after.pool.key_of(part.block) == NO_KEY or part.block in popped:
+            return f"block {part.block} has lost its key, and a part of it is still offered for copying"
+    kept = [part for part in before if part in after]
+    if len(set(after)) < len(after) or [part for part in after if part in before] != kept:
+        return f"parts are offered in the order {after}; those of before are due first, in the order {before}"
+    return None
 
 
 def duplicates_keep_their_order(t: Transition) -> str | None:
@@ -115,14 +130,17 @@ def table_is_long_enough_and_distinct(t: Transition) -> str | None:
 def unfinished_blocks_are_private(t: Transition) -> str | None:
     """TABLE-2."""
     facts = t.allocation
+    pins = Counter(end for copy in t.after.copies for end in copy)
+    parts = parts_held(t.after, facts.call.request, facts.final)
     for number, entries in enumerate(facts.new):
         for index in range(facts.final // facts.block_size, len(entries)):
             block = entries[index]
             if block == NULL_BLOCK:
                 continue
-            if t.after.pool.ref(block) != 1:
+            if t.after.pool.ref(block) != 1 + pins[block]:
                 return f"group {number}: block {block} may still change and has {t.after.pool.ref(block)} references"
-            if "keys" in t.facets and t.after.pool.key_of(block) != NO_KEY:
+            key = t.after.pool.key_of(block) if "keys" in t.facets else NO_KEY
+            if key != NO_KEY and key not in parts.get((number, index), ()):
                 return f"group {number}: block {block} may still change and carries a key"
     return None
 
@@ -150,6 +168,7 @@ def sharing_requests_have_equal_salts(t: Transition) -> str | None:
 
 
 def live_entries(snapshot: Snapshot) -> Entries:
-    """Every name of a block in a table or a waiting free, null entries left out."""
+    """Every name of a block in a table, a waiting free or a copy, null entries left out."""
     tables = [table.entries for holding in snapshot.holdings.values() for table in holding.tables]
-    return tuple(block for run in (*tables, *snapshot.waiting_frees) for block in run if block != NULL_BLOCK)
+    runs = (*tables, *snapshot.waiting_frees, *snapshot.copies)
+    return tuple(block for run in runs for block in run if block != NULL_BLOCK)

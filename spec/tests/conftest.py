@@ -27,6 +27,7 @@ from slotproof.spec import (
     get_computed_blocks,
     new_request,
     preempt,
+    release_copy,
     reset_prefix_cache,
     return_deferred,
     schedule,
@@ -36,6 +37,7 @@ from slotproof.spec.request import await_load, propose
 from slotproof.spec.transition import (
     Allocated,
     Committed,
+    Copied,
     Deferred,
     Event,
     Evicted,
@@ -60,6 +62,7 @@ class Engine:
 
     def request(self, name: str, prompt: Iterable[int], **identity: Any) -> Request:
         """Introduce a waiting request."""
+        identity = {"hash_size": self.config.hash_size, **identity}
         self.keys, request = new_request(self.keys, name, tuple(prompt), self.config.block_size, **identity)
         self.requests[name] = request
         return request
@@ -81,10 +84,11 @@ class Engine:
         call = Call(request, new, hit, **options)
         answer = admit(self.snapshot, call)
         given, never = (answer.new_blocks, None) if isinstance(answer, Allocation) else (None, answer.never)
+        copies = answer.snapshot.copies[len(self.snapshot.copies) :]
         if isinstance(answer, Allocation):
             adopted = hit.num_tokens + external
             self.requests[name] = schedule(request, adopted, new) if new else await_load(request, adopted)
-        self._record(Allocated(call, given, never), answer.snapshot)
+        self._record(Allocated(call, given, never, copies=copies), answer.snapshot)
         return answer
 
     def admit(self, name: str, prompt: Iterable[int], new: int | None = None, **options: Any) -> Allocation | Refusal:
@@ -94,7 +98,9 @@ class Engine:
 
     def output(self, name: str, token: int = 0, accepted: int = 0) -> None:
         """Process the oldest step in flight."""
-        self.keys, self.requests[name] = settle(self.keys, self.requests[name], accepted, token, self.config.block_size)
+        self.keys, self.requests[name] = settle(
+            self.keys, self.requests[name], accepted, token, self.config.block_size, self.config.hash_size
+        )
 
     def decode(self, name: str, token: int = 0, **options: Any) -> Allocation | Refusal:
         """Sample a token, then ask for the slot of it."""
@@ -104,7 +110,7 @@ class Engine:
     def grow(self, name: str, tokens: Iterable[int]) -> None:
         """Finalize tokens without a step."""
         self.keys, self.requests[name] = append_tokens(
-            self.keys, self.requests[name], tuple(tokens), self.config.block_size
+            self.keys, self.requests[name], tuple(tokens), self.config.block_size, self.config.hash_size
         )
 
     def commit(self, name: str, num_computed_tokens: int) -> None:
@@ -123,6 +129,9 @@ class Engine:
 
     def return_deferred(self) -> None:
         self._record(Returned(), return_deferred(self.snapshot))
+
+    def release_copy(self) -> None:
+        self._record(Copied(), release_copy(self.snapshot))
 
     def evict(self, *blocks: int) -> None:
         self._record(Evicted(blocks), evict_blocks(self.snapshot, blocks))

@@ -48,6 +48,19 @@ def test_keyless_blocks_are_queued_first_unless_another_order_is_asked_for() -> 
             "watermark_blocks is -1: it must be at least 0 and less than the 9 usable blocks, "
             "or nothing is ever admitted",
         ),
+        (
+            {"hash_size": 3},
+            "hash_size is 3: it must divide the block size 16, so that every block ends where a hash does",
+        ),
+        (
+            {"hash_size": 0},
+            "hash_size is 0: it must divide the block size 16, so that every block ends where a hash does",
+        ),
+        (
+            {"hash_size": 2, "groups": (FullAttention(4), SlidingWindow(4, 8))},
+            "hash_size is 2 with a sliding window: hits that end inside a block are modelled for full attention only; "
+            "leave hash_size out, or use full attention groups",
+        ),
     ],
     ids=lambda part: next(iter(part)) if isinstance(part, dict) else "",
 )
@@ -55,6 +68,13 @@ def test_an_impossible_configuration_is_refused_by_name(change: dict[str, Any], 
     with pytest.raises(ValueError) as refused:
         Config(**{**FITTING, **change})
     assert str(refused.value) == message
+
+
+def test_a_hit_ends_inside_a_block_only_at_a_finer_granularity() -> None:
+    sizes = {size: Config(**FITTING, hash_size=size) for size in (None, 4, 16)}
+    assert [config.has_partial_hits for config in sizes.values()] == [False, True, False]
+    assert [config.hash_unit for config in sizes.values()] == [16, 4, 16]
+    assert Config(**{**FITTING, "groups": (SlidingWindow(4, 8),)}, hash_size=4).hash_unit == 4
 
 
 def test_a_watermark_may_leave_one_usable_block() -> None:

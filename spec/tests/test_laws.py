@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import slotproof.spec
-from slotproof.spec import LAWS, FullAttention, Hit, Holding, SlidingWindow, Table, Transition
+from slotproof.spec import LAWS, Copy, FullAttention, Hit, Holding, Part, SlidingWindow, Table, Transition
 from slotproof.spec.laws import ALL_LAWS, BY_ID
 from slotproof.spec.pool import NO_KEY
 from slotproof.spec.transition import ALL_FACETS, Allocated
@@ -252,6 +252,62 @@ def admission_with_events(engine_of: EngineOf) -> Transition:
 def admission_foretold(engine_of: EngineOf) -> Transition:
     """The yes was foretold."""
     return event(foretold=True)(admission(engine_of))
+
+
+# Steps at a finer hash granularity: parts of blocks are 2 tokens.
+
+
+def engine_with_parts(engine_of: EngineOf) -> Any:
+    """Blocks 1 (full) and 2 (3 tokens) offer their first two tokens for copying."""
+    engine = engine_of(6, FULL_4, hash_size=2)
+    engine.admit("donor", range(7))
+    engine.commit("donor", 7)
+    return engine
+
+
+def commit_of_parts(engine_of: EngineOf) -> Transition:
+    """The first two tokens of blocks 1 and 2 are computed, and offered."""
+    return last_step(engine_with_parts(engine_of))
+
+
+def copying(engine_of: EngineOf) -> Transition:
+    """Block 1 is a hit; of block 2 two tokens are to be copied to block 3."""
+    engine = engine_with_parts(engine_of)
+    engine.admit("r", [*range(6), 8])
+    return last_step(engine)
+
+
+def end_of_a_copy(engine_of: EngineOf) -> Transition:
+    """Block 2 was copied to block 3; nobody else holds them any more."""
+    engine = engine_with_parts(engine_of)
+    engine.admit("r", [*range(6), 8])
+    engine.free("r")
+    engine.free("donor")
+    engine.release_copy()
+    return last_step(engine)
+
+
+def partial_lookup(engine_of: EngineOf) -> Transition:
+    """6 of 7 tokens are cached: block 1, and two tokens of block 2."""
+    engine = engine_with_parts(engine_of)
+    engine.request("r", [*range(6), 8])
+    engine.look_up("r")
+    return last_step(engine)
+
+
+def eviction_of_parts(engine_of: EngineOf) -> Transition:
+    """Block 1 loses its key, and its part; block 2 keeps both."""
+    engine = engine_with_parts(engine_of)
+    engine.evict(1)
+    return last_step(engine)
+
+
+def reset_of_parts(engine_of: EngineOf) -> Transition:
+    """Nothing is held and nothing offered any more."""
+    engine = engine_with_parts(engine_of)
+    engine.free("donor")
+    engine.reset()
+    return last_step(engine)
 
 
 # Ways to break them.
@@ -572,6 +628,98 @@ CASES = [
         lambda t: replace(t, replayed={}),
         "1 keys are offered by a different number of blocks than the events say, first k",
     ),
+    Case("POOL-2", copying, after(copies=()), "block 2 has reference count 2 and is named 1 times"),
+    Case("POOL-4", end_of_a_copy, after(copies=(Copy(2, 3),)), "5 blocks are free and 2 held, of 5 usable"),
+    Case(
+        "INDEX-1",
+        eviction_of_parts,
+        after(parts=(Part(1, 1), Part(2, 2))),
+        "block 1 has lost its key, and a part of it is still offered for copying",
+    ),
+    Case(
+        "INDEX-1",
+        copying,
+        after(parts=(Part(2, 2), Part(1, 1))),
+        "parts are offered in the order (Part(key=2, block=2), Part(key=1, block=1)); those of before are due first, "
+        "in the order (Part(key=1, block=1), Part(key=2, block=2))",
+    ),
+    Case(
+        "TABLE-2",
+        copying,
+        pool(refs=(0, 2, 2, 3, 0, 0)),
+        "group 0: block 3 may still change and has 3 references",
+    ),
+    Case("TABLE-2", copying, keys({1: 0, 2: 2, 3: 7}), "group 0: block 3 may still change and carries a key"),
+    Case("COMMIT-1", copying, pool(refs=(0, 2, 1, 2, 0, 0)), "hit block 2 went from 1 to 1 references"),
+    Case(
+        "COMMIT-3",
+        copying,
+        after(copies=()),
+        "copies under way are (); (Copy(source=2, destination=3),) are due",
+    ),
+    Case(
+        "COMMIT-3",
+        copying,
+        after(parts=(Part(1, 1), Part(2, 2), Part(7, 4))),
+        "block 4 is none of the call's and the parts it offers changed",
+    ),
+    Case(
+        "HASH-1",
+        commit_of_parts,
+        keys({1: 0, 2: 7}),
+        "group 0: block 2 holds tokens 4 to 7 of 7 finalized and has a key",
+    ),
+    Case(
+        "HASH-1",
+        commit_of_parts,
+        event(num_computed_tokens=5),
+        "block 2 offers a part for copying that is not of 5 computed tokens",
+    ),
+    Case(
+        "HASH-2",
+        commit_of_parts,
+        keys({1: 0}),
+        "group 0: block 2 at entry 1 does not carry the key of what it holds computed",
+    ),
+    Case(
+        "HASH-2",
+        commit_of_parts,
+        after(parts=(Part(1, 1),)),
+        "group 0: block 2 at entry 1 does not offer all of its computed parts",
+    ),
+    Case("FREE-1", end_of_a_copy, pool(queue=(4, 5, 1, 2, 3)), "the queue is (4, 5, 1, 2, 3); (3, 4, 5, 1, 2) is due"),
+    Case(
+        "FREE-1",
+        end_of_a_copy,
+        after(copies=(Copy(2, 3),)),
+        "copies under way are (Copy(source=2, destination=3),); () are due",
+    ),
+    Case(
+        "EVICT-1",
+        eviction_of_parts,
+        after(parts=()),
+        "parts () are offered for copying; (Part(key=2, block=2),) are due",
+    ),
+    Case(
+        "RESET-1",
+        reset_of_parts,
+        after(parts=(Part(1, 1),)),
+        "blocks (Part(key=1, block=1),) are still offered",
+    ),
+    Case(
+        "LOOKUP-1",
+        partial_lookup,
+        event(hit=Hit(4, ((1,),))),
+        "a hit of 4 tokens, its end copied from (); 6 from (2,) are offered",
+    ),
+    Case(
+        "LOOKUP-1",
+        partial_lookup,
+        event(hit=Hit(6, ((1,),), (1,))),
+        "a hit of 6 tokens, its end copied from (1,); 6 from (2,) are offered",
+    ),
+    Case("MEM-2", copying, event(copies=()), "blocks none are to be copied; the hit needs 2 to 3"),
+    Case("MEM-2", admission, event(copies=(Copy(3, 1),)), "blocks 3 to 1 are to be copied; the hit needs none"),
     Case("CAN-1", admission_foretold, event(foretold=False), "can_allocate said False; the call was accepted"),
 ]
 

@@ -50,6 +50,15 @@ def hit(num_tokens: int, *blocks: tuple[int, ...]) -> Callable[[], object]:
     return ask(after_a_donor(), FRESH, 1, hit=Hit(num_tokens, blocks))
 
 
+def tail(num_tokens: int, *tails: int) -> Callable[[], object]:
+    """A hit in a pool that offers the first two tokens of block 2 for copying."""
+    config = Config(30, (FullAttention(4),), max_model_len=24, max_in_flight_tokens=24, hash_size=2)
+    keys, request = new_request(KeyTable(), "r", tuple(range(10)), 4, hash_size=2)
+    _, donor = new_request(keys, "donor", tuple(range(6)), 4, hash_size=2)
+    snapshot = commit(allocate_slots(empty(config), donor, 6).snapshot, donor, 6)
+    return ask(snapshot, request, 1, hit=Hit(num_tokens, ((1,),), tails))
+
+
 def neglects() -> list[tuple[str, str, Callable[[], object]]]:
     """The name of a duty, how it is neglected, and the call."""
     snapshot, request = running()
@@ -90,6 +99,15 @@ def neglects() -> list[tuple[str, str, Callable[[], object]]]:
         ("hit-is-current", "another group's block", hit(8, (1, 5), (0, 2))),
         ("hit-is-current", "null where it is read", hit(8, (0, 2), (0, 5))),
         ("hit-is-current", "an evicted block", ask(empty(CONFIG), FRESH, 1, hit=Hit(4, ((1,), (4,))))),
+        ("tail-is-current", "no block to copy from", tail(6, 3)),
+        ("tail-is-current", "between two hashes", tail(5, 2)),
+        ("tail-is-current", "of nothing", tail(4, 2)),
+        ("tail-is-current", "a block too many", tail(6, 2, 2)),
+        (
+            "tail-is-current",
+            "no finer granularity",
+            ask(after_a_donor(), FRESH, 1, hit=Hit(5, ((1,), (4,)), (2, 5))),
+        ),
         (held, "not finalized", lambda: commit(allocate_slots(empty(CONFIG), FRESH, 12).snapshot, FRESH, 11)),
         (held, "not held", lambda: commit(snapshot, request, 9)),
         ("block-exists", "the null block", lambda: evict_blocks(empty(CONFIG), (0,))),

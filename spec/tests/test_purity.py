@@ -18,7 +18,9 @@ from slotproof.spec import Snapshot
 
 SPEC = Path(slotproof.spec.__file__).parent
 FILES = sorted([*SPEC.glob("*.py"), *SPEC.glob("predicates/*.py"), *SPEC.glob("scheduler/*.py")])
-POOL_FILES = [SPEC / f"{name}.py" for name in ("admission", "groups", "lookup", "pool", "release", "snapshot")]
+POOL_FILES = [
+    SPEC / f"{name}.py" for name in ("admission", "copies", "groups", "lookup", "parts", "pool", "release", "snapshot")
+]
 WITH_CACHED_PROPERTIES = {"AllocationFacts", "Transition"}
 """The laws' views of a step; a cached property needs a place that slots do not give."""
 MUTATING = {"add", "clear", "extend", "insert", "pop", "remove", "setdefault", "sort", "update"}
@@ -138,7 +140,7 @@ def test_no_operation_changes_a_snapshot_it_was_given(groups: str) -> None:
     session = Session(adapter, Settings(groups=groups).draw(chooser, PROFILE), Tally.fresh(), law_ids=("POOL-4",))
     done: list[Action] = []
     while len(done) < 300:
-        verb = chooser.pick(ALLOCATOR.deck)
+        verb = chooser.pick(ALLOCATOR.deck(session.config))
         arguments = verb.propose(session, chooser)
         if arguments is not None:
             done.append(Action(verb.name, arguments))
