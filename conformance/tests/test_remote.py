@@ -215,7 +215,7 @@ def test_the_child_sees_the_request_the_hit_and_the_config(toy: Any) -> None:
         "RuntimeError: (WireRequest(request_id='a', token_ids=(5, 6, 7, 8), num_prompt_tokens=2, "
         "num_computed_tokens=2, num_in_flight_tokens=1, status='running', draft_token_ids=(9,), "
         "cache_salt='salt', extra_keys=('x', 'y')), "
-        f"Hit(num_tokens=2, blocks=((1,),)), {config!r})"
+        f"Hit(num_tokens=2, blocks=((1,),), tails=()), {config!r})"
     )
 
 
