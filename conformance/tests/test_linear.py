@@ -1,7 +1,7 @@
 """The linear backend against the tuples."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +22,7 @@ from slotproof.spec import (
     FullAttention,
     Holding,
     KeyTable,
+    Refusal,
     Request,
     SlidingWindow,
     Snapshot,
@@ -80,6 +81,16 @@ class Twins(Session):
         adopted = super().allocate(call, hit)
         self._move_to(answer.snapshot)
         return adopted
+
+    def allocate_batch(self, calls: Sequence[Call]) -> int:
+        served = super().allocate_batch(calls)
+        for call in calls:
+            answer = admit(self.linear, call)
+            self.linear = answer.snapshot
+            if isinstance(answer, Refusal):
+                break
+        self._move_to(self.linear)
+        return served
 
     def commit(self, request: Request, num_computed_tokens: int) -> None:
         super().commit(request, num_computed_tokens)
