@@ -49,7 +49,7 @@ class ImplAdapter:
 
     def get_computed_blocks(self, request: RequestView) -> Hit:
         blocks, num_tokens = self._allocator.get_computed_blocks(self._synced(request))
-        return Hit(num_tokens, blocks, tails=blocks.tails if isinstance(blocks, FoundBlocks) else ())
+        return Hit(num_tokens, blocks, blocks, blocks.tails if isinstance(blocks, FoundBlocks) else ())
 
     def allocate_slots(
         self,
@@ -268,4 +268,5 @@ def _group(group: Group) -> FullAttention | SlidingWindow:
 
 
 def _hit_arguments(hit: Hit) -> dict[str, Any]:
-    return {"num_new_computed_tokens": hit.num_tokens, "new_computed_blocks": hit.blocks} if hit.num_tokens else {}
+    found = hit.blocks if hit.handle is None else hit.handle
+    return {"num_new_computed_tokens": hit.num_tokens, "new_computed_blocks": found} if hit.num_tokens else {}

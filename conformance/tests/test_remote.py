@@ -14,8 +14,12 @@ import pytest
 from slotproof.conformance import adapter as protocols
 from slotproof.conformance import remote
 from slotproof.conformance.adapter import NO_HIT, Hit, Strictness
+from slotproof.conformance.driver import walk_episode
 from slotproof.conformance.errors import AdapterError, SetupError
 from slotproof.conformance.remote import RemoteAdapter, RemoteTargetError, start_command, start_python
+from slotproof.conformance.session import Tally
+from slotproof.conformance.settings import Settings
+from slotproof.conformance.targets.impl import ImplAdapter
 from slotproof.spec.config import Config, FreeOrder
 from slotproof.spec.groups import FullAttention, SlidingWindow
 
@@ -415,3 +419,15 @@ def test_the_child_ends_with_its_adapter(toy: Any) -> None:
     assert process.returncode == 0
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)
+
+
+@pytest.mark.parametrize("groups", ["full,window", "partial", "partial,partial"])
+def test_our_allocator_answers_through_a_child_as_it_does_here(groups: str) -> None:
+    """Hits that end inside a block, their copies, and batches among the rest."""
+    adapter = start_python("impl", sys.executable)
+    near, far = Tally.fresh(), Tally.fresh()
+    for target, tally in ((ImplAdapter(), near), (adapter, far)):
+        assert walk_episode(target, Settings(groups), f"remote/{groups}", 150, tally) is None
+    adapter.close()
+    assert near.checks == far.checks
+    assert near.checks["MEM-2"] > 0
