@@ -173,7 +173,7 @@ class Session:
         if answer is not None:
             call = self._with_hit_inside(call)
         before = self.snapshot
-        copying = replace(before, copies=(*before.copies, *(copies or ())))
+        copying = replace(before, copies=(*before.copies, *copies)) if copies else before
         if self._lockstep:
             outcome = admit(before, call)
             never, due = (None, outcome.new_blocks) if isinstance(outcome, Allocation) else (outcome.never, None)

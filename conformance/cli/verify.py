@@ -48,8 +48,9 @@ Groups = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KINDS",
-        help="KV cache groups, as in full,window:32; repeat it to verify several settings.",
-        show_default="full, window and full,window",
+        help="KV cache groups, as in full,window:32, or partial: full attention with hits that end inside a block; "
+        "repeat it to verify several settings.",
+        show_default="full, window, full,window and partial",
     ),
 ]
 Caching = Annotated[Switch, typer.Option(help="Prefix caching.")]

@@ -137,14 +137,14 @@ def table_is_long_enough_and_distinct(t: Transition) -> str | None:
 def unfinished_blocks_are_private(t: Transition) -> str | None:
     """TABLE-2."""
     facts = t.allocation
-    pins = Counter(end for copy in t.after.copies for end in copy)
+    pins = [end for copy in t.after.copies for end in copy]
     parts = parts_held(t.after, facts.call.request, facts.final)
     for number, entries in enumerate(facts.new):
         for index in range(facts.final // facts.block_size, len(entries)):
             block = entries[index]
             if block == NULL_BLOCK:
                 continue
-            if t.after.pool.ref(block) != 1 + pins[block]:
+            if t.after.pool.ref(block) != 1 + pins.count(block):
                 return f"group {number}: block {block} may still change and has {t.after.pool.ref(block)} references"
             key = t.after.pool.key_of(block) if "keys" in t.facets else NO_KEY
             if key != NO_KEY and key not in parts.get((number, index), ()):
