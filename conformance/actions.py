@@ -58,6 +58,7 @@ class Port(Protocol):
 
     def look_up(self, request: Request) -> Hit: ...
     def allocate(self, call: Call, hit: Hit = NO_HIT) -> int | None: ...
+    def allocate_batch(self, calls: Sequence[Call]) -> int: ...
     def commit(self, request: Request, num_computed_tokens: int) -> None: ...
     def settled(self, request: Request, before: Request) -> None: ...
     def free(self, request: Request) -> None: ...
@@ -408,6 +409,36 @@ def run_extend(port: Port, arguments: Arguments) -> None:
         port.world = port.world.with_request(schedule(proposed, 0, new + len(drafts)))
 
 
+def propose_batch(port: Port, chooser: Chooser) -> Arguments | None:
+    """Some running requests decode together, in any order."""
+    ready = [request.request_id for request in port.world.running() if may_decode(port, request)]
+    if len(ready) < 2 or not port.offers("batch"):
+        return None
+    rows: list[str] = []
+    while ready and (len(rows) < 2 or chooser.chance(60)):
+        rows.append(ready.pop(chooser.integer(0, len(ready) - 1)))
+    pressure = propose_pressure(port, chooser, entering=False)
+    return {"requests": tuple(rows), **{name: pressure[name] for name in ("lookahead", "reserved") if name in pressure}}
+
+
+def may_decode(port: Port, request: Request) -> bool:
+    """Whether a running request has a token to compute and may be scheduled now."""
+    waits = request.flights and not port.profile.runs_ahead
+    return request.num_uncomputed_tokens > 0 and not waits and request.num_computed_tokens < port.config.max_model_len
+
+
+def run_batch(port: Port, arguments: Arguments) -> None:
+    """Ask for one token of each of these requests; those that are served are scheduled."""
+    running = {request.request_id: request for request in port.world.running() if may_decode(port, request)}
+    rows = [running[name] for name in dict.fromkeys(arguments["requests"]) if name in running]
+    if not rows or not port.offers("batch"):
+        return
+    asked = {**arguments, "external": 0}
+    calls = [call for row in rows if (call := call_of(port, propose(row, ()), NO_HIT, 1, asked)) is not None]
+    for call in calls[: port.allocate_batch(calls)]:
+        port.world = port.world.with_request(schedule(call.request, 0, 1))
+
+
 def propose_output(port: Port, chooser: Chooser) -> Arguments | None:
     """The step in flight of some request is done."""
     flying = [request for request in port.world.running() if request.flights]
@@ -578,6 +609,14 @@ VERBS: tuple[Verb[Port], ...] = (
     Verb("loaded", "a load is done and its blocks may be offered", ("request",), 4, propose_loaded, run_loaded),
     Verb(
         "extend", "a running request asks for slots for its next tokens", ("request",), 20, propose_extend, run_extend
+    ),
+    Verb(
+        "batch",
+        "running requests decode together, a token each",
+        ("requests",),
+        4,
+        propose_batch,
+        run_batch,
     ),
     Verb(
         "output",

@@ -279,6 +279,22 @@ class Defers(Protocol):
 
 
 @runtime_checkable
+class AllocatesBatches(Protocol):
+    """A decode step of many requests at once."""
+
+    def allocate_decode(
+        self,
+        requests: Sequence[RequestView],
+        num_new_tokens: Sequence[int],
+        *,
+        num_lookahead_tokens: int = 0,
+        reserved_blocks: int = 0,
+    ) -> Sequence[BlockIds]:
+        """What `allocate_slots` would answer to each of these running requests in order, up to the first refusal."""
+        ...
+
+
+@runtime_checkable
 class CopiesBlocks(Protocol):
     """Hits that end inside a block (`Config.hash_size`): the worker copies that block before the step."""
 
@@ -363,6 +379,7 @@ OPTIONAL_CALLS: tuple[type, ...] = (
     Resets,
     Preempts,
     Defers,
+    AllocatesBatches,
     CopiesBlocks,
     CountsReferences,
     ShowsKeys,

@@ -187,6 +187,7 @@ def config_words(config: Config) -> str:
     fields = config_as_json(config)
     blocks = f"{config.usable_blocks} usable block" + ("" if config.usable_blocks == 1 else "s")
     words = f"groups {','.join(fields['groups'])}, block size {config.block_size}, {blocks}"
+    words += f", hits end at every {config.hash_unit} tokens" if config.has_partial_hits else ""
     words += f", max_model_len {config.max_model_len}, {config.free_order.value}"
     if config.watermark_blocks:
         words += f", watermark {config.watermark_blocks}"

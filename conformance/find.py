@@ -49,6 +49,10 @@ def renamed(adapter: Any, failure: Failure, law_ids: tuple[str, ...], deviations
         for named in ("request", "abort"):
             if named in arguments:
                 arguments[named] = names.setdefault(arguments[named], chr(ord("A") + len(names)))
+        if "requests" in arguments:
+            arguments["requests"] = tuple(
+                names.setdefault(name, chr(ord("A") + len(names))) for name in arguments["requests"]
+            )
         actions.append(Action(action.verb, arguments))
     return replay(adapter, failure.config, actions, law_ids=law_ids, deviations=deviations) or failure
 

@@ -6,7 +6,7 @@ has given: an answer is worked out and judged when it is first asked for, and st
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,6 +117,13 @@ class Ideal:
         event = self._asked("COUNT-1", (Allocated, call), admit)
         assert isinstance(event, Allocated)
         return None if event.answer is None else call.hit.num_tokens
+
+    def allocate_batch(self, calls: Sequence[Call]) -> int:
+        """Slots for rows of calls, one after the other up to the first refusal."""
+        for number, call in enumerate(calls):
+            if self.allocate(call) is None:
+                return number
+        return len(calls)
 
     def commit(self, request: Request, num_computed_tokens: int) -> None:
         """Tokens are computed and finalized."""

@@ -43,6 +43,8 @@ Optional calls:
 
 * ``get_computed_blocks``, `request` → hit. ``release_hit``, `hit` → null. ``hit_tokens``, `request` → number.
 * ``can_allocate``, arguments as ``allocate_slots`` → true or false.
+* ``allocate_decode``, `requests`, `num_new_tokens` (a number each), `num_lookahead_tokens`, `reserved_blocks` → blocks
+  for each request that was served.
 * ``commit``, `request`, `num_computed_tokens` → null. ``preempt``, `request` → null.
 * ``evict``, `block_ids` → null. ``reset_prefix_cache`` → true or false.
 * ``defer_free``, `request` → null. ``return_deferred`` → null.
@@ -373,6 +375,13 @@ class _OptionalCalls(RemoteAdapter):
 
     def hit_tokens(self, request: RequestView) -> int:
         return int(self._ask(("hit_tokens", request.request_id), request))
+
+    def allocate_decode(
+        self, requests: Sequence[RequestView], num_new_tokens: Sequence[int], **options: Any
+    ) -> Sequence[BlockIds]:
+        wires = [self._wire_request(request) for request in requests]
+        message = {"call": "allocate_decode", "requests": wires, "num_new_tokens": list(num_new_tokens)}
+        return [_blocks(answer) for answer in self._change(message | options)]
 
     def commit(self, request: RequestView, num_computed_tokens: int) -> None:
         self._change(

@@ -6,6 +6,7 @@ from typing import Any, cast
 from slotproof.conformance.adapter import (
     OPTIONAL_CALLS,
     Adapter,
+    AllocatesBatches,
     Commits,
     CopiesBlocks,
     EmitsEvents,
@@ -77,6 +78,7 @@ CALL_BEHIND: dict[str, type] = {
     "LOOKUP-1": LooksUp,
     "HASH-2": Commits,
     "MEM-2": CopiesBlocks,
+    "BATCH-1": AllocatesBatches,
 }
 """Laws that need an optional call of the adapter."""
 
@@ -88,6 +90,7 @@ CALL_NAMES: dict[type, str] = {
     LooksUp: "get_computed_blocks",
     Commits: "commit",
     CopiesBlocks: "take_copies",
+    AllocatesBatches: "allocate_decode",
 }
 
 FACET_CALLS = {"refs": "ref_count", "keys": "cached_keys", "queue": "free_queue", "counters": "cached_counts"}

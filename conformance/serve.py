@@ -66,6 +66,7 @@ class Server:
             "can_allocate": lambda message: bool(
                 self._adapter.can_allocate(*self._arguments(message), **self._options(message))
             ),
+            "allocate_decode": self._allocate_decode,
             "free": self._on_request("free"),
             "block_table": lambda message: _rows(self._adapter.block_table(self._request(message))),
             "num_free_blocks": lambda message: self._adapter.num_free_blocks(),
@@ -126,6 +127,12 @@ class Server:
     def _allocate_slots(self, message: Message) -> list[list[int]] | None:
         popped = self._adapter.allocate_slots(*self._arguments(message), **self._options(message))
         return None if popped is None else _rows(popped)
+
+    def _allocate_decode(self, message: Message) -> list[list[list[int]]]:
+        requests = [self._request({"request": wire}) for wire in message["requests"]]
+        options = {name: message[name] for name in ("num_lookahead_tokens", "reserved_blocks") if name in message}
+        answers = self._adapter.allocate_decode(requests, message["num_new_tokens"], **options)
+        return [_rows(answer) for answer in answers]
 
     def _get_computed_blocks(self, message: Message) -> Message:
         hit = self._adapter.get_computed_blocks(self._request(message))

@@ -11,7 +11,18 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-from slotproof.conformance.adapter import NO_HIT, Adapter, Commits, Defers, Evicts, Hit, LooksUp, Resets, Strictness
+from slotproof.conformance.adapter import (
+    NO_HIT,
+    Adapter,
+    AllocatesBatches,
+    Commits,
+    Defers,
+    Evicts,
+    Hit,
+    LooksUp,
+    Resets,
+    Strictness,
+)
 from slotproof.conformance.deviations import Deviation
 from slotproof.conformance.freezing import freeze
 from slotproof.conformance.observation import Ids, Seen
@@ -27,11 +38,13 @@ from slotproof.spec.copies import release_copy
 from slotproof.spec.laws import BY_ID, Law
 from slotproof.spec.lookup import Hit as SpecHit
 from slotproof.spec.lookup import get_computed_blocks
+from slotproof.spec.predicates.batch import fold
 from slotproof.spec.release import defer_free, evict_blocks, free, reset_prefix_cache, return_deferred
 from slotproof.spec.request import Request
 from slotproof.spec.snapshot import Copy, Snapshot
 from slotproof.spec.transition import (
     Allocated,
+    Batched,
     Committed,
     Copied,
     Deferred,
@@ -44,7 +57,7 @@ from slotproof.spec.transition import (
     Transition,
 )
 
-OPTIONAL_VERBS: dict[str, type] = {"defer": Defers, "evict": Evicts, "reset": Resets}
+OPTIONAL_VERBS: dict[str, type] = {"batch": AllocatesBatches, "defer": Defers, "evict": Evicts, "reset": Resets}
 
 
 @dataclass(slots=True)
@@ -160,7 +173,7 @@ class Session:
         if answer is not None:
             call = self._with_hit_inside(call)
         before = self.snapshot
-        copying = replace(before, copies=(*before.copies, *(copies or ())))
+        copying = replace(before, copies=(*before.copies, *copies)) if copies else before
         if self._lockstep:
             outcome = admit(before, call)
             never, due = (None, outcome.new_blocks) if isinstance(outcome, Allocation) else (outcome.never, None)
@@ -176,6 +189,19 @@ class Session:
             return None
         self._run_step(call, copies or ())
         return call.hit.num_tokens
+
+    def allocate_batch(self, calls: Sequence[Call]) -> int:
+        """Ask for the slots of running requests together; the number of rows that were served."""
+        answers = self.target.allocate_batch(calls)
+        event = Batched(tuple(calls), answers)
+        expected, due = None, None
+        if self._lockstep:
+            served, expected = fold(Transition(self.snapshot, event, self.snapshot))
+            due = answer_of(Batched(event.calls, served))
+        self._judge(event, expected, calls[0].request, due=due)
+        for call in calls[: len(answers)]:
+            self._run_step(call, ())
+        return len(answers)
 
     def commit(self, request: Request, num_computed_tokens: int) -> None:
         """Tell the target that tokens are computed, or loaded, and finalized."""
@@ -381,6 +407,7 @@ def nearest_law(event: Event) -> str:
     """The law nearest to a difference from the specification that no predicate names."""
     nearest: dict[type[Event], str] = {
         Allocated: "COMMIT-3",
+        Batched: "BATCH-1",
         LookedUp: "LOOKUP-1",
         Committed: "HASH-2",
         Evicted: "EVICT-1",

@@ -47,10 +47,10 @@ class Settings:
             raise ValueError("hits cannot end at every 0 tokens; use partial:1 or more")
         if any(kind == "window" for kind, _ in kinds):
             raise ValueError("hits that end inside a block are modelled for full attention only; use partial or full")
-        if self.block_size is not None and (self.block_size < 2 or self.block_size % max(finest, 1) != 0):
+        if self.block_size is not None and not is_finer(finest, self.block_size):
             raise ValueError(
                 f"hits cannot end inside blocks of {self.block_size} tokens"
-                + (f" at every {finest} tokens; use a divisor" if finest else "; use 2 or more")
+                + (f" at every {finest} tokens; use a smaller divisor" if finest else "; use 2 or more")
             )
 
     @property
@@ -80,7 +80,7 @@ class Settings:
         """Small block sizes that the target takes, some of them twice; any that it takes if these are too small."""
         taken, finest = profile.block_sizes, hash_size_of(parse_groups(self.groups))
         if finest is not None:
-            small = [size for size in (2, 4, 4, 6) if size % max(finest, 1) == 0] or [2 * finest]
+            small = [size for size in (2, 4, 4, 6) if is_finer(finest, size)] or [2 * finest]
         else:
             small = [1, 2, 3, 3, 4, 4]
         return [size for size in small if taken is None or size in taken] or list(taken or (1,))
@@ -91,6 +91,16 @@ class Settings:
         if finest is None:
             return None
         return finest or chooser.pick([size for size in range(1, block_size) if block_size % size == 0])
+
+
+def is_finer(hash_size: int, block_size: int) -> bool:
+    """Whether hits can end inside blocks of this size at this granularity, 0 for any."""
+    return max(hash_size, 1) < block_size and block_size % max(hash_size, 1) == 0
+
+
+def default_groups(block_size: int | None) -> tuple[str, ...]:
+    """The group settings of a run that names none: no hit ends inside a block of one token."""
+    return tuple(groups for groups in DEFAULT_GROUPS if groups != "partial" or block_size != 1)
 
 
 def hash_size_of(kinds: Kinds) -> int | None:

@@ -8,7 +8,7 @@ from slotproof.spec.transition import Allocated, Event
 
 FROM_DECISIONS = ("REFUSE-2", "REFUSE-3", "ADMIT-1", "ADMIT-2", "ADMIT-3")
 FROM_COUNTS = ("TABLE-1", "COUNT-1", "COUNT-2", "COUNT-3", "SKIP-1")
-FROM_IDENTITY = ("COMMIT-2", "HASH-2", "HASH-3", "FREE-1")
+FROM_IDENTITY = ("BATCH-1", "COMMIT-2", "HASH-2", "HASH-3", "FREE-1")
 
 
 def level_of(law_id: str) -> Strictness:

@@ -7,13 +7,14 @@ type is the adapter's fault.
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from typing import Any, TypeVar, cast
 
 from slotproof.conformance.adapter import (
     OPTIONAL_CALLS,
     Adapter,
+    AllocatesBatches,
     BlockIds,
     Commits,
     CopiesBlocks,
@@ -117,6 +118,17 @@ class Target:
 
         answer = self._ask("COUNT-1", ask)
         return None if answer is None else self.window.ids(answer, "allocate_slots")
+
+    def allocate_batch(self, calls: Sequence[Call]) -> tuple[Ids, ...]:
+        """The new block ids of each row that was served."""
+        requests, new = [call.request for call in calls], [call.num_new_tokens for call in calls]
+        asked = self._as(AllocatesBatches).allocate_decode
+        options = {
+            "num_lookahead_tokens": calls[0].num_lookahead_tokens,
+            "reserved_blocks": calls[0].reserved_blocks,
+        }
+        answers = self._ask("BATCH-1", lambda: asked(requests, new, **options))
+        return tuple(self.window.ids(answer, "allocate_decode") for answer in answers)
 
     def hit_inside(self, request: Request) -> int:
         """Tokens that the accepted call found in the cache by itself."""

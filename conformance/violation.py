@@ -2,7 +2,7 @@
 
 from slotproof.spec.pool import NO_KEY
 from slotproof.spec.snapshot import Snapshot
-from slotproof.spec.transition import Allocated, Event, LookedUp, Reset, Transition, held_tables
+from slotproof.spec.transition import Allocated, Batched, Event, LookedUp, Reset, Transition, held_tables
 
 
 class Violation(Exception):
@@ -42,6 +42,8 @@ def answer_of(event: Event) -> str:
     if isinstance(event, LookedUp):
         copied = f", its end to be copied from {event.hit.tails}" if event.hit.tails else ""
         return f"a hit of {event.hit.num_tokens} tokens on blocks {event.hit.blocks}{copied}"
+    if isinstance(event, Batched):
+        return str(event.answers)
     return str(event.succeeded) if isinstance(event, Reset) else "done"
 
 

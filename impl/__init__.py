@@ -1,7 +1,7 @@
 """The production allocator: host-side metadata in flat integers, standard library only.
 
 Reading order: config -> groups -> request (hashing) -> free_queue, prefix_index -> pool (events) ->
-tables -> lookup, preconditions -> allocator.
+tables -> lookup, preconditions -> tails (hits that end inside a block) -> allocator.
 """
 
 from slotproof.impl.allocator import SlotAllocator

@@ -8,7 +8,7 @@ numbered from 0.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from slotproof.spec.predicates import admission, frame, keys, pool, progress, release, scheduling
+from slotproof.spec.predicates import admission, batch, frame, keys, pool, progress, release, scheduling
 from slotproof.spec.scheduler.turn import (
     Aborted,
     Arrived,
@@ -21,6 +21,7 @@ from slotproof.spec.scheduler.turn import (
 )
 from slotproof.spec.transition import (
     Allocated,
+    Batched,
     Committed,
     Copied,
     Deferred,
@@ -33,7 +34,18 @@ from slotproof.spec.transition import (
     Transition,
 )
 
-ANY: tuple[type[Event], ...] = (Allocated, LookedUp, Committed, Freed, Deferred, Returned, Copied, Evicted, Reset)
+ANY: tuple[type[Event], ...] = (
+    Allocated,
+    Batched,
+    LookedUp,
+    Committed,
+    Freed,
+    Deferred,
+    Returned,
+    Copied,
+    Evicted,
+    Reset,
+)
 GIVEN_BACK: tuple[type[Event], ...] = (Freed, Deferred, Returned, Copied)
 
 
@@ -270,6 +282,13 @@ LAWS: tuple[Law, ...] = (
         ANY,
         said=keys.emits_events,
         needs=_needs("keys"),
+    ),
+    Law(
+        "BATCH-1",
+        "A batched decode allocation equals the fold of the single call over its rows up to the first refusal; later "
+        "rows are untouched.",
+        batch.batch_is_the_fold,
+        (Batched,),
     ),
     Law(
         "MEM-2",

@@ -107,11 +107,14 @@ def append_tokens(
     keys: KeyTable, request: Request, tokens: tuple[int, ...], block_size: int, hash_size: int | None = None
 ) -> tuple[KeyTable, Request]:
     """Finalize tokens; each block they fill gets the key of the prefix it ends."""
-    grown = replace(request, token_ids=request.token_ids + tokens)
-    for index in range(len(request.prefix_keys), grown.num_tokens // block_size):
-        block = grown.token_ids[index * block_size : (index + 1) * block_size]
-        keys, key = keys.intern(grown.key_above(index), block, grown.identity(index))
-        grown = replace(grown, prefix_keys=(*grown.prefix_keys, key))
+    token_ids = request.token_ids + tokens
+    prefix_keys = request.prefix_keys
+    for index in range(len(prefix_keys), len(token_ids) // block_size):
+        parent = prefix_keys[-1] if prefix_keys else ROOT_KEY
+        block = token_ids[index * block_size : (index + 1) * block_size]
+        keys, key = keys.intern(parent, block, request.identity(index))
+        prefix_keys = (*prefix_keys, key)
+    grown = replace(request, token_ids=token_ids, prefix_keys=prefix_keys)
     if hash_size is None or hash_size == block_size:
         return keys, grown
     return key_parts(keys, grown, block_size, hash_size)

@@ -31,6 +31,14 @@ class Allocated:
 
 
 @dataclass(frozen=True, slots=True)
+class Batched:
+    """Running requests asked for slots together, one call a row; `answers` holds the new block ids of those served."""
+
+    calls: tuple[Call, ...]
+    answers: tuple[tuple[tuple[int, ...], ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LookedUp:
     """`get_computed_blocks` was called."""
 
@@ -84,7 +92,7 @@ class Reset:
     succeeded: bool
 
 
-Event = Allocated | LookedUp | Committed | Freed | Deferred | Returned | Copied | Evicted | Reset
+Event = Allocated | Batched | LookedUp | Committed | Freed | Deferred | Returned | Copied | Evicted | Reset
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,11 @@ def print_taken(console: Console, explanation: Explanation) -> None:
     print_text(
         console, f"stage 3    hits pinned: idle {idle}, held by others {held}; popped {listed(explanation.popped)}"
     )
+    copies = (
+        explanation.answer.snapshot.copies[-len(explanation.call.hit.tails) :] if explanation.call.hit.tails else ()
+    )
+    for copy in copies:
+        print_text(console, f"{INDENT}the end of the hit is to be copied from {copy.source} to {copy.destination}")
     if explanation.call.delay_cache_blocks or not explanation.config.caching:
         why = "caching is off" if not explanation.config.caching else "the call delays them"
         print_text(console, f"stage 4    no keys: {why}\n")

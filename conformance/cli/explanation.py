@@ -266,9 +266,9 @@ def _entries(snapshot: Snapshot, call: Call) -> list[int]:
 
 
 def adopted_hits(before: Snapshot, call: Call) -> list[int]:
-    """The hit blocks that enter the request's tables, all groups in order."""
+    """The hit blocks that enter the request's tables, all groups in order, and those that are copied from."""
     tables = [adopted_table(before, call, number) for number in range(len(before.config.groups))]
-    return [block for table in tables for block in table.entries if block != NULL_BLOCK]
+    return [*(block for table in tables for block in table.entries if block != NULL_BLOCK), *call.hit.tails]
 
 
 def tighter_alone(before: Snapshot, released: Snapshot, call: Call) -> Alone:

@@ -16,7 +16,7 @@ from slotproof.conformance.deviations import Deviation, load_deviations, shipped
 from slotproof.conformance.errors import SetupError
 from slotproof.conformance.plan import DEFAULT_STEPS, Plan
 from slotproof.conformance.report import Report, law_rows, report_json
-from slotproof.conformance.settings import DEFAULT_GROUPS
+from slotproof.conformance.settings import default_groups
 from slotproof.conformance.verify import settings_for
 from slotproof.conformance.verify import verify as run_plan
 from slotproof.spec.config import FreeOrder
@@ -48,8 +48,9 @@ Groups = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KINDS",
-        help="KV cache groups, as in full,window:32; repeat it to verify several settings.",
-        show_default="full, window and full,window",
+        help="KV cache groups, as in full,window:32, or partial: full attention with hits that end inside a block; "
+        "repeat it to verify several settings.",
+        show_default="full, window, full,window and partial",
     ),
 ]
 Caching = Annotated[Switch, typer.Option(help="Prefix caching.")]
@@ -99,7 +100,7 @@ def command(
     gate = read_gate(Path("pyproject.toml"))
     name = target or gate.target or "impl"
     settings = settings_for(
-        groups or gate.groups or DEFAULT_GROUPS,
+        groups or gate.groups or default_groups(block_size),
         caching=caching == Switch.ON,
         block_size=block_size,
         num_blocks=blocks,

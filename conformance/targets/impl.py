@@ -1,6 +1,7 @@
 """Our own production allocator behind the adapter protocol."""
 
 from collections.abc import Hashable, Iterable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from slotproof.conformance.adapter import NO_HIT, BlockIds, Hit, Profile, RequestView, Strictness
@@ -48,7 +49,7 @@ class ImplAdapter:
 
     def get_computed_blocks(self, request: RequestView) -> Hit:
         blocks, num_tokens = self._allocator.get_computed_blocks(self._synced(request))
-        return Hit(num_tokens, blocks, tails=blocks.tails if isinstance(blocks, FoundBlocks) else ())
+        return Hit(num_tokens, blocks, blocks, blocks.tails if isinstance(blocks, FoundBlocks) else ())
 
     def allocate_slots(
         self,
@@ -99,6 +100,25 @@ class ImplAdapter:
             has_scheduled_reqs=has_scheduled_reqs,
             **_hit_arguments(hit),
         )
+
+    if find_spec("torch") is not None:
+
+        def allocate_decode(
+            self,
+            requests: Sequence[RequestView],
+            num_new_tokens: Sequence[int],
+            *,
+            num_lookahead_tokens: int = 0,
+            reserved_blocks: int = 0,
+        ) -> Sequence[BlockIds]:
+            import torch
+
+            rows = self._allocator.decode_rows([self._synced(request) for request in requests])
+            new = torch.tensor(num_new_tokens, dtype=torch.int64)
+            answer = self._allocator.allocate_decode(rows, new, num_lookahead_tokens, reserved_blocks)
+            grown = dict(zip(answer.rows, answer.blocks, strict=True))
+            nothing = ((),) * len(self._allocator.config.groups)
+            return [grown.get(row, nothing) for row in range(answer.num_served)]
 
     def commit(self, request: RequestView, num_computed_tokens: int) -> None:
         self._allocator.cache_blocks(self._synced(request), num_computed_tokens)
@@ -248,4 +268,5 @@ def _group(group: Group) -> FullAttention | SlidingWindow:
 
 
 def _hit_arguments(hit: Hit) -> dict[str, Any]:
-    return {"num_new_computed_tokens": hit.num_tokens, "new_computed_blocks": hit.blocks} if hit.num_tokens else {}
+    found = hit.blocks if hit.handle is None else hit.handle
+    return {"num_new_computed_tokens": hit.num_tokens, "new_computed_blocks": found} if hit.num_tokens else {}

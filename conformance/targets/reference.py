@@ -71,6 +71,24 @@ class ReferenceAdapter:
         self._move_to(answer.snapshot)
         return answer.new_blocks if isinstance(answer, Allocation) else None
 
+    def allocate_decode(
+        self,
+        requests: Sequence[RequestView],
+        num_new_tokens: Sequence[int],
+        *,
+        num_lookahead_tokens: int = 0,
+        reserved_blocks: int = 0,
+    ) -> Sequence[BlockIds]:
+        answers = list[BlockIds]()
+        for request, new in zip(requests, num_new_tokens, strict=True):
+            answer = self.allocate_slots(
+                request, new, num_lookahead_tokens=num_lookahead_tokens, reserved_blocks=reserved_blocks
+            )
+            if answer is None:
+                break
+            answers.append(answer)
+        return answers
+
     def commit(self, request: RequestView, num_computed_tokens: int) -> None:
         self._move_to(commit(self._snapshot, _spec(request), num_computed_tokens))
 

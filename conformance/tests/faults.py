@@ -293,6 +293,22 @@ SEEN_IN_THE_WILD: tuple[Fault, ...] = (
 )
 """Four more that real allocators have had."""
 
+OF_BATCHES: tuple[Fault, ...] = (
+    Fault(
+        "a batch serves the rows behind the first refusal",
+        "BATCH-1",
+        (
+            Edit(
+                "allocator.py",
+                "            if left < 0:\n                return due[:position], row, missing\n",
+                "            if left < 0:\n                left += lack * num_groups\n                lack = 0\n",
+            ),
+        ),
+        ("full",),
+    ),
+)
+"""One about the batched decode step."""
+
 COPYING = ("partial", "partial:1", "partial,partial")
 
 OF_COPIES: tuple[Fault, ...] = (

@@ -72,7 +72,7 @@ def outcome(adapter: Adapter, config: Config, actions: list[Action]) -> list[obj
 
 
 @pytest.mark.parametrize("make", [ReferenceAdapter, ImplAdapter])
-@pytest.mark.parametrize("groups", ["full", "window", "full,window"])
+@pytest.mark.parametrize("groups", ["full", "window", "full,window", "partial"])
 def test_runs_that_differ_in_rejected_drafts_only_end_alike(make: type[Adapter], groups: str) -> None:
     changed = 0
     for seed in range(6):

@@ -17,7 +17,7 @@ from slotproof.conformance.targets.impl import ImplAdapter
 from slotproof.conformance.vector import parse_vector
 from slotproof.spec.laws import BY_ID
 
-from .faults import FAULTS, OF_COPIES, SEEN_IN_THE_WILD, Edit, Fault, plant
+from .faults import FAULTS, OF_BATCHES, OF_COPIES, SEEN_IN_THE_WILD, Edit, Fault, plant
 
 EPISODES = 36
 STEPS = 100
@@ -43,7 +43,7 @@ class Episode:
         return walk_episode(adapter, self.settings, self.seed, STEPS, Tally.fresh())
 
 
-@pytest.mark.parametrize("fault", [*FAULTS, *SEEN_IN_THE_WILD, *OF_COPIES], ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", [*FAULTS, *SEEN_IN_THE_WILD, *OF_BATCHES, *OF_COPIES], ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found_named_shrunk_and_replayed(fault: Fault, tmp_path: Path) -> None:
     """Given a copy with one fault, when walks look for it, then the law it breaks says so in a few calls."""
     faulty = plant(fault, tmp_path)
@@ -88,8 +88,8 @@ def test_the_copy_without_a_fault_passes_too(tmp_path: Path) -> None:
 
 
 def test_faults_have_names_of_their_own_and_laws_that_exist() -> None:
-    faults = [*FAULTS, *SEEN_IN_THE_WILD, *OF_COPIES]
-    assert len({fault.name for fault in faults}) == len(faults) == 23
+    faults = [*FAULTS, *SEEN_IN_THE_WILD, *OF_BATCHES, *OF_COPIES]
+    assert len({fault.name for fault in faults}) == len(faults) == 24
     assert {fault.law for fault in faults} <= set(BY_ID)
 
 

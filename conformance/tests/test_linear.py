@@ -1,7 +1,7 @@
 """The linear backend against the tuples."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +22,7 @@ from slotproof.spec import (
     FullAttention,
     Holding,
     KeyTable,
+    Refusal,
     Request,
     SlidingWindow,
     Snapshot,
@@ -36,13 +37,14 @@ from slotproof.spec import (
     get_computed_blocks,
     new_request,
     preempt,
+    release_copy,
     reset_prefix_cache,
     return_deferred,
 )
 from slotproof.spec.lookup import Hit as SpecHit
 from slotproof.spec.pool import NO_KEY, Pool
 
-GROUPS = ("full", "window", "full,window", "full,window,window")
+GROUPS = ("full", "window", "full,window", "full,window,window", "partial", "partial,partial:1")
 
 
 def in_tuples(snapshot: Snapshot) -> Snapshot:
@@ -53,7 +55,8 @@ def in_tuples(snapshot: Snapshot) -> Snapshot:
         for name, holding in snapshot.holdings.items()
     }
     tuples = Pool(pool.refs, pool.keys, pool.queue, pool.keyed)
-    return Snapshot(snapshot.config, tuples, MappingProxyType(holdings), snapshot.waiting_frees)
+    others = snapshot.waiting_frees, snapshot.parts, snapshot.copies
+    return Snapshot(snapshot.config, tuples, MappingProxyType(holdings), *others)
 
 
 def pool_in_tuples(pool: Pool) -> Pool:
@@ -69,7 +72,7 @@ class Twins(Session):
 
     def look_up(self, request: Request) -> Hit:
         hit = super().look_up(request)
-        assert get_computed_blocks(self.linear, request) == SpecHit(hit.num_tokens, hit.blocks)
+        assert get_computed_blocks(self.linear, request) == SpecHit(hit.num_tokens, hit.blocks, hit.tails)
         return hit
 
     def allocate(self, call: Call, hit: Hit = NO_HIT) -> int | None:
@@ -78,6 +81,16 @@ class Twins(Session):
         adopted = super().allocate(call, hit)
         self._move_to(answer.snapshot)
         return adopted
+
+    def allocate_batch(self, calls: Sequence[Call]) -> int:
+        served = super().allocate_batch(calls)
+        for call in calls:
+            answer = admit(self.linear, call)
+            self.linear = answer.snapshot
+            if isinstance(answer, Refusal):
+                break
+        self._move_to(self.linear)
+        return served
 
     def commit(self, request: Request, num_computed_tokens: int) -> None:
         super().commit(request, num_computed_tokens)
@@ -98,6 +111,10 @@ class Twins(Session):
     def return_deferred(self) -> None:
         super().return_deferred()
         self._move_to(return_deferred(self.linear))
+
+    def release_copy(self) -> None:
+        super().release_copy()
+        self._move_to(release_copy(self.linear))
 
     def evict(self, blocks: tuple[int, ...]) -> None:
         super().evict(blocks)

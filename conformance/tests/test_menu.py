@@ -14,8 +14,8 @@ FULL = make_scope(
     blocks=5, tokens=5, prompt=3, watermark=1, whole=True, reserved=1, in_flight=True, extras=tuple(EXTRAS)
 )
 
-EXPLORED = {verb.name for verb in VERBS if verb.applies(FULL.config)}
-"""Hits that end inside a block are not explored, and so no end of a copy."""
+EXPLORED = {verb.name for verb in VERBS} - {"batch", "copied"}
+"""A batch is its rows, one call after the other; hits that end inside a block are not explored, and so no copies."""
 
 
 def first_worlds(scope: Scope, number: int) -> list[World]:

@@ -14,8 +14,12 @@ import pytest
 from slotproof.conformance import adapter as protocols
 from slotproof.conformance import remote
 from slotproof.conformance.adapter import NO_HIT, Hit, Strictness
+from slotproof.conformance.driver import walk_episode
 from slotproof.conformance.errors import AdapterError, SetupError
 from slotproof.conformance.remote import RemoteAdapter, RemoteTargetError, start_command, start_python
+from slotproof.conformance.session import Tally
+from slotproof.conformance.settings import Settings
+from slotproof.conformance.targets.impl import ImplAdapter
 from slotproof.spec.config import Config, FreeOrder
 from slotproof.spec.groups import FullAttention, SlidingWindow
 
@@ -215,7 +219,7 @@ def test_the_child_sees_the_request_the_hit_and_the_config(toy: Any) -> None:
         "RuntimeError: (WireRequest(request_id='a', token_ids=(5, 6, 7, 8), num_prompt_tokens=2, "
         "num_computed_tokens=2, num_in_flight_tokens=1, status='running', draft_token_ids=(9,), "
         "cache_salt='salt', extra_keys=('x', 'y')), "
-        f"Hit(num_tokens=2, blocks=((1,),)), {config!r})"
+        f"Hit(num_tokens=2, blocks=((1,),), tails=()), {config!r})"
     )
 
 
@@ -415,3 +419,14 @@ def test_the_child_ends_with_its_adapter(toy: Any) -> None:
     assert process.returncode == 0
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)
+
+
+def test_our_allocator_answers_through_a_child_as_it_does_here() -> None:
+    """Hits that end inside a block, their copies, and batches among the rest."""
+    adapter = start_python("impl", sys.executable)
+    near, far = Tally.fresh(), Tally.fresh()
+    for target, tally in ((ImplAdapter(), near), (adapter, far)):
+        assert walk_episode(target, Settings("partial"), "remote", 150, tally) is None
+    adapter.close()
+    assert near.checks == far.checks
+    assert near.checks["MEM-2"] > 0

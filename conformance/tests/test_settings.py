@@ -4,7 +4,7 @@ import pytest
 
 from slotproof.conformance.driver import SeededChooser
 from slotproof.conformance.errors import SetupError
-from slotproof.conformance.settings import Settings, parse_groups
+from slotproof.conformance.settings import Settings, default_groups, parse_groups
 from slotproof.conformance.targets.reference import PROFILE
 from slotproof.spec.config import FreeOrder
 from slotproof.spec.groups import FullAttention, SlidingWindow
@@ -26,6 +26,29 @@ def test_what_is_open_varies() -> None:
     assert {config.free_order for config in drawn} == set(FreeOrder)
 
 
+def test_hits_end_inside_a_block_where_that_is_asked_for() -> None:
+    drawn = [Settings("partial").draw(SeededChooser(str(seed)), PROFILE) for seed in range(40)]
+    assert all(config.has_partial_hits for config in drawn)
+    assert {(config.block_size, config.hash_size) for config in drawn} == {
+        (2, 1),
+        (4, 1),
+        (4, 2),
+        (6, 1),
+        (6, 2),
+        (6, 3),
+    }
+    of_two = [Settings("partial:2,full").draw(SeededChooser(str(seed)), PROFILE) for seed in range(20)]
+    assert {(config.block_size, config.hash_size) for config in of_two} == {(4, 2), (6, 2)}
+    assert {Settings("full").draw(SeededChooser(str(seed)), PROFILE).hash_size for seed in range(20)} == {None}
+    assert Settings("partial", block_size=16).draw(SeededChooser("0"), PROFILE).block_size == 16
+    assert Settings("partial").kinds == ("partial",)
+
+
+def test_no_hit_ends_inside_a_block_of_one_token() -> None:
+    assert default_groups(None) == default_groups(2) == ("full", "window", "full,window", "partial")
+    assert default_groups(1) == ("full", "window", "full,window")
+
+
 def test_groups_are_read_in_order() -> None:
     assert parse_groups("full, window:32,window") == (("full", None), ("window", 32), ("window", None))
 
@@ -43,6 +66,7 @@ def test_groups_are_read_in_order() -> None:
         ({"groups": "partial:0"}, "hits cannot end at every 0 tokens; use partial:1 or more"),
         ({"groups": "partial,window"}, "hits that end inside a block are modelled for full attention only"),
         ({"groups": "partial", "block_size": 1}, "hits cannot end inside blocks of 1 tokens; use 2 or more"),
+        ({"groups": "partial:4", "block_size": 4}, "hits cannot end inside blocks of 4 tokens at every 4 tokens"),
         ({"groups": "partial:3", "block_size": 4}, "hits cannot end inside blocks of 4 tokens at every 3 tokens"),
         ({"groups": "window:1"}, "a sliding window of 1 is not modelled; use a window of 2 or more"),
         ({"block_size": 0}, "block size is 0: a block holds at least one token; use 1 or more"),

@@ -208,7 +208,7 @@ BROKEN: dict[str, tuple[str, str]] = {
     "unknown verb": (
         small(actions=[{"verb": "admitt"}]),
         "broken.json has an action with the unknown verb 'admitt'; the verbs are "
-        "admit, retry, load, loaded, extend, output, free, preempt, defer, return, copied, evict, reset",
+        "admit, retry, load, loaded, extend, batch, output, free, preempt, defer, return, copied, evict, reset",
     ),
     "unknown argument": (
         small(actions=[ADMISSION | {"lookahaed": 2}]),

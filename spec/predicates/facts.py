@@ -52,6 +52,8 @@ def parts_held(snapshot: Snapshot, request: Request, tokens: int) -> dict[tuple[
     """The keys of the prefixes, at a finer hash granularity, that the first `tokens` tokens end inside each block, by
     group and entry.
     """
+    if not request.part_keys:
+        return {}
     bs, num_groups = snapshot.config.block_size, len(snapshot.config.groups)
     return {
         (number, index): tuple(

@@ -2,6 +2,7 @@
 
 from slotproof.spec.pool import NULL_BLOCK
 from slotproof.spec.predicates.facts import tables_of
+from slotproof.spec.snapshot import Part
 from slotproof.spec.transition import Allocated, Committed, Copied, Deferred, Freed, Returned, Transition, held_tables
 
 
@@ -54,7 +55,8 @@ def other_blocks(t: Transition) -> str | None:
             return f"block {block} is none of the call's and went to {new.ref(block)} references"
         if "keys" in t.facets and block not in filled and old.key_of(block) != new.key_of(block):
             return f"block {block} is none of the call's and its key changed"
-    for part in {*t.before.parts} ^ {*t.after.parts}:
+    changed = set[Part]() if t.before.parts is t.after.parts else {*t.before.parts} ^ {*t.after.parts}
+    for part in changed:
         if part.block not in filled:
             return f"block {part.block} is none of the call's and the parts it offers changed"
     if isinstance(t.event, Committed) and "queue" in t.facets and t.before.pool.queue != t.after.pool.queue:

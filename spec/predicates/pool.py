@@ -5,7 +5,7 @@ from collections import Counter
 from slotproof.spec.pool import NO_BLOCK, NO_KEY, NULL_BLOCK
 from slotproof.spec.predicates.facts import Entries, parts_held
 from slotproof.spec.snapshot import Snapshot
-from slotproof.spec.transition import Allocated, Transition
+from slotproof.spec.transition import Allocated, Batched, Transition
 
 
 def queued_iff_unreferenced(t: Transition) -> str | None:
@@ -67,7 +67,7 @@ def parts_are_of_keyed_blocks(t: Transition) -> str | None:
     before, after = t.before.parts, t.after.parts
     if before is after:
         return None
-    popped = t.allocation.popped if isinstance(t.event, Allocated) and t.event.answer is not None else ()
+    popped = handed_out(t)
     for part in after:
         if t.after.pool.key_of(part.block) == NO_KEY or part.block in popped:
             return f"block {part.block} has lost its key, and a part of it is still offered for copying"
@@ -85,11 +85,18 @@ def duplicates_keep_their_order(t: Transition) -> str | None:
     for key in {after.key_of(block) for block in after.keyed}:
         carriers = [block for block in after.keyed if after.key_of(block) == key]
         had_it = [block for block in before.keyed if before.key_of(block) == key and block in carriers]
-        popped = t.allocation.popped if isinstance(t.event, Allocated) else ()
+        popped = handed_out(t)
         kept = [block for block in had_it if block not in popped]
         if carriers[: len(kept)] != kept:
             return f"blocks {carriers} are offered in this order for one key; {kept} had it before, in that order"
     return None
+
+
+def handed_out(t: Transition) -> Entries:
+    """The blocks that the call popped."""
+    if isinstance(t.event, Batched):
+        return tuple(block for answer in t.event.answers for blocks in answer for block in blocks)
+    return t.allocation.popped if isinstance(t.event, Allocated) and t.event.answer is not None else ()
 
 
 def popped_blocks_lost_their_keys(t: Transition) -> str | None:
@@ -130,14 +137,14 @@ def table_is_long_enough_and_distinct(t: Transition) -> str | None:
 def unfinished_blocks_are_private(t: Transition) -> str | None:
     """TABLE-2."""
     facts = t.allocation
-    pins = Counter(end for copy in t.after.copies for end in copy)
+    pins = [end for copy in t.after.copies for end in copy]
     parts = parts_held(t.after, facts.call.request, facts.final)
     for number, entries in enumerate(facts.new):
         for index in range(facts.final // facts.block_size, len(entries)):
             block = entries[index]
             if block == NULL_BLOCK:
                 continue
-            if t.after.pool.ref(block) != 1 + pins[block]:
+            if t.after.pool.ref(block) != 1 + pins.count(block):
                 return f"group {number}: block {block} may still change and has {t.after.pool.ref(block)} references"
             key = t.after.pool.key_of(block) if "keys" in t.facets else NO_KEY
             if key != NO_KEY and key not in parts.get((number, index), ()):

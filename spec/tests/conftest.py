@@ -33,9 +33,11 @@ from slotproof.spec import (
     schedule,
     settle,
 )
+from slotproof.spec.predicates.batch import fold
 from slotproof.spec.request import await_load, propose
 from slotproof.spec.transition import (
     Allocated,
+    Batched,
     Committed,
     Copied,
     Deferred,
@@ -90,6 +92,13 @@ class Engine:
             self.requests[name] = schedule(request, adopted, new) if new else await_load(request, adopted)
         self._record(Allocated(call, given, never, copies=copies), answer.snapshot)
         return answer
+
+    def batch(self, *names: str) -> None:
+        """One token of each of these running requests, up to the first refusal; nothing is scheduled."""
+        nothing = Hit(0, ((),) * len(self.config.groups))
+        step = Batched(tuple(Call(self.requests[name], 1, nothing) for name in names), ())
+        answers, after = fold(Transition(self.snapshot, step, self.snapshot))
+        self._record(Batched(step.calls, answers), after)
 
     def admit(self, name: str, prompt: Iterable[int], new: int | None = None, **options: Any) -> Allocation | Refusal:
         """Introduce a request and ask for its first slots."""

@@ -254,6 +254,16 @@ def admission_foretold(engine_of: EngineOf) -> Transition:
     return event(foretold=True)(admission(engine_of))
 
 
+def batch_of_three(engine_of: EngineOf) -> Transition:
+    """Row b fits into its block, row a gets block 5, row c is refused."""
+    engine = engine_of(6, FullAttention(2))
+    for name, prompt in (("a", (1, 1)), ("b", (1, 2, 1)), ("c", (2, 2))):
+        engine.admit(name, prompt)
+        engine.output(name)
+    engine.batch("b", "a", "c")
+    return last_step(engine)
+
+
 # Steps at a finer hash granularity: parts of blocks are 2 tokens.
 
 
@@ -718,6 +728,19 @@ CASES = [
         event(hit=Hit(6, ((1,),), (1,))),
         "a hit of 6 tokens, its end copied from (1,); 6 from (2,) are offered",
     ),
+    Case(
+        "BATCH-1",
+        batch_of_three,
+        event(answers=(((),), ((5,),), ((3,),))),
+        "3 rows got (((),), ((5,),), ((3,),)); call by call 2 get (((),), ((5,),))",
+    ),
+    Case(
+        "BATCH-1",
+        batch_of_three,
+        held("c", (4, 5)),
+        "seen from the rows call by call, tables changed from {'a': ((1, 5),), 'b': ((2, 3),), 'c': ((4,),)} to "
+        "{'a': ((1, 5),), 'b': ((2, 3),), 'c': ((4, 5),)}",
+    ),
     Case("MEM-2", copying, event(copies=()), "blocks none are to be copied; the hit needs 2 to 3"),
     Case("MEM-2", admission, event(copies=(Copy(3, 1),)), "blocks 3 to 1 are to be copied; the hit needs none"),
     Case("CAN-1", admission_foretold, event(foretold=False), "can_allocate said False; the call was accepted"),
@@ -781,6 +804,7 @@ def test_what_was_not_said_is_not_judged(engine_of: EngineOf, unsaid: Break) -> 
 SPEC = Path(slotproof.spec.__file__).parent
 LAW_ID = re.compile(r"\b[A-Z]{2,}-\d+\b")
 STATED_BY_LAWS_ONLY = {
+    "BATCH-1",
     "EVENT-1",
     "CAN-1",
 }

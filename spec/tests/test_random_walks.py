@@ -21,8 +21,10 @@ UNTOLD = {"CAN-1"}
         Settings(groups="window,full,window"),
         Settings(groups="full,window", caching=False),
         Settings(groups="full,window", free_order="lru"),
+        Settings(groups="partial"),
+        Settings(groups="partial,partial:1"),
     ],
-    ids=["full", "window", "hybrid", "two windows", "caching off", "lru"],
+    ids=["full", "window", "hybrid", "two windows", "caching off", "lru", "partial", "two partial"],
 )
 def test_no_law_objects_to_the_specification(settings: Settings) -> None:
     tally = Tally.fresh()
