@@ -46,7 +46,7 @@ def renamed(adapter: Any, failure: Failure, law_ids: tuple[str, ...], deviations
     actions = []
     for action in failure.actions:
         arguments = dict(action.arguments)
-        for named in ("request", "abort"):
+        for named in subject_of(adapter).named_by:
             if named in arguments:
                 arguments[named] = names.setdefault(arguments[named], chr(ord("A") + len(names)))
         if "requests" in arguments:

@@ -39,7 +39,7 @@ def page(
     befores = [None, *frames]
     sections = [section(frame, before, columns) for frame, before in zip(frames, befores, strict=False)]
     setting_box = "<pre>" + escape("\n".join(setting)) + "</pre>"
-    parts = [f"<h1>{escape(head)}</h1>", law, setting_box, LEGEND, *sections, law]
+    parts = [f"<h1>{escape(head)}</h1>", law, setting_box, legend(frames[0]), *sections, law]
     return PAGE.format(title=escape(head), style=STYLE, body="\n".join(parts))
 
 
@@ -167,10 +167,16 @@ def tables_words(snapshot: Snapshot, name: str) -> str:
     )
 
 
-LEGEND = (
-    "<p>A block is <i>offered for</i> a prefix while it carries its key; <i>holds</i> shows the last token written to "
-    'each slot, a dot is nothing that may be read. <span class="changed">Coloured</span>: changed by this turn.</p>'
-)
+OFFERED = "A block is <i>offered for</i> a prefix while it carries its key."
+HOLDS = "<i>Holds</i> shows the last token written to each slot, a dot is nothing that may be read."
+COLOURED = '<span class="changed">Coloured</span>: changed by this turn.'
+
+
+def legend(frame: Frame) -> str:
+    """What the rows of the frames mean."""
+    sentences = [OFFERED, *([HOLDS] if "holds" in frame.blocks else []), COLOURED]
+    return f"<p>{' '.join(sentences)}</p>"
+
 
 STYLE = """<style>
 body { font: 15px/1.4 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; color: #222; }

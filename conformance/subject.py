@@ -33,8 +33,10 @@ class Subject:
     absorbed: Callable[[tuple[Action, ...], int], tuple[Action, ...]]
     same: Callable[[Violation, Violation], bool]
     """Whether the second violation is still the first."""
-    small: Callable[[Settings, Any, int], Settings]
-    """Settings for short walks that look for the same violation as a configuration, apart by a number."""
+    small: Callable[[Settings, Any, int], Any]
+    """What short walks draw from that look for the same violation as a configuration, apart by a number."""
+    named_by: tuple[str, ...] = ("request", "abort")
+    """Arguments that name a request by a name of the trace's own."""
 
     def deck(self, config: Any) -> tuple[Verb[Any], ...]:
         """Each verb as often as it is to be tried in a configuration."""

@@ -1,11 +1,13 @@
 """`slotproof bench`: what each call costs, beside a peer and beside the least that Python needs."""
 
 import importlib.util
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from slotproof.conformance.bench import explorer
 from slotproof.conformance.bench.batches import BATCHES
 from slotproof.conformance.bench.cases import CASES
 from slotproof.conformance.bench.measure import FLOOR, OURS, SINGLE
@@ -14,6 +16,7 @@ from slotproof.conformance.bench.world import PROMPT_BLOCKS
 from slotproof.conformance.cli.options import AsJson
 from slotproof.conformance.cli.output import new_console, new_table, print_json, print_text, progress_bar
 from slotproof.conformance.errors import SetupError
+from slotproof.conformance.explore import Speed
 from slotproof.conformance.targets.vllm import HOW_TO_GET
 
 NAME = "bench"
@@ -52,34 +55,45 @@ def command(
     """
     if importlib.util.find_spec("pyperf") is None:
         raise SetupError("bench needs pyperf; install it with pip install 'slotproof[bench]'")
-    cases, sizes = known_cases(case or []), blocks or [10_000, 100_000]
+    explores, cases = not case or explorer.NAME in case, known_cases(case or [])
+    sizes = blocks or [10_000, 100_000]
     if min(sizes) < SMALLEST_POOL:
         raise SetupError(f"a pool of {min(sizes)} blocks is too small to time; give at least {SMALLEST_POOL}")
     found = find_peer(peer)
     with progress_bar("timing", number_of_measurements(cases, sizes, found), None) as tell:
         timings = run(cases, sizes, values, found, tell)
+    pace = explorer.explorer_speed() if explores else None
     if as_json:
-        print_json(as_document(timings, found))
+        print_json({**as_document(timings, found), "explorer": None if pace is None else asdict(pace)})
     else:
         print_timings(timings, sizes, found)
+        print_pace(pace)
 
 
 def known_cases(named: list[str]) -> list[str]:
-    """The cases by their names, all if none is named.
+    """The allocator's cases by their names, all if none is named.
 
     Raises:
         SetupError: for a name that no case has.
     """
     names = [case.name for case in CASES] + [batch.name for batch in BATCHES]
     for name in named:
-        if name not in names:
-            raise SetupError(f"there is no case {name!r}; the cases are {', '.join(names)}")
+        if name not in (*names, explorer.NAME):
+            raise SetupError(f"there is no case {name!r}; the cases are {', '.join((*names, explorer.NAME))}")
     if importlib.util.find_spec("torch") is None:
-        batches = [name for name in named if name not in {case.name for case in CASES}]
+        batches = [name for name in named if name not in {explorer.NAME, *(case.name for case in CASES)}]
         if batches:
             raise SetupError(f"the case {batches[0]} needs torch; install it with pip install 'slotproof[torch]'")
-        return named or [case.name for case in CASES]
-    return named or names
+        names = [case.name for case in CASES]
+    return [name for name in named if name != explorer.NAME] if named else names
+
+
+def print_pace(pace: Speed | None) -> None:
+    """How fast the explorer is, if that was asked for."""
+    if pace is not None:
+        up_to_names, as_they_are = f"{pace.canonical:,.0f} states/s", f"{pace.raw:,.0f}"
+        line = f"explore visits {up_to_names} up to renaming, {as_they_are} without, every law on, in one process."
+        print_text(new_console(), line)
 
 
 def as_document(timings: Timings, peer: Peer | None) -> dict[str, Any]:

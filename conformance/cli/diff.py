@@ -3,7 +3,6 @@
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -12,7 +11,16 @@ import typer
 from rich.console import Console
 
 from slotproof.conformance.cli.diff_targets import DEFAULT_STEPS, Level, diff_targets, names_target
-from slotproof.conformance.cli.html import Html, write_html
+from slotproof.conformance.cli.diff_trace import (
+    named_objection,
+    policy_errors,
+    steps_of,
+    trace_document,
+    trace_text,
+    write_page,
+)
+from slotproof.conformance.cli.diff_walk import diff_walks
+from slotproof.conformance.cli.html import Html
 from slotproof.conformance.cli.options import AsJson
 from slotproof.conformance.cli.output import (
     new_console,
@@ -24,16 +32,11 @@ from slotproof.conformance.cli.output import (
 )
 from slotproof.conformance.cli.words import count_of
 from slotproof.conformance.errors import SetupError
-from slotproof.conformance.policy_actions import action_of
 from slotproof.conformance.policy_diff import Difference, Relation, diff
 from slotproof.conformance.scenarios import Scenario, scenarios
 from slotproof.conformance.scheduler_model import World
-from slotproof.conformance.scheduler_search import Found
-from slotproof.conformance.scheduler_words import trace_lines, turn_words
 from slotproof.conformance.scheduler_worlds import WORLDS
 from slotproof.conformance.settings import DEFAULT_GROUPS
-from slotproof.conformance.trace_page import page
-from slotproof.spec.laws import BY_ID
 from slotproof.spec.scheduler.policy import SHIPPED, Policy
 
 NAME = "diff"
@@ -47,6 +50,7 @@ EITHER = f"A policy ({', '.join(SHIPPED)}, or module:policy), or a target as for
 
 POLICIES = "Of two policies"
 TARGETS = "Of two targets"
+RANDOM = "Of two targets, or of two policies with --steps"
 
 Old = Annotated[str | None, typer.Argument(metavar="[OLD]", help=EITHER, show_default="with --scenario: its own")]
 New = Annotated[str | None, typer.Argument(metavar="[NEW]", help=EITHER, show_default="with --scenario: its own")]
@@ -80,16 +84,21 @@ Groups = Annotated[
         metavar="KINDS",
         help="KV cache groups, as in full,window:32; repeat it to compare with several settings.",
         show_default="full, window and full,window",
-        rich_help_panel=TARGETS,
+        rich_help_panel=RANDOM,
     ),
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(help="The same seed and steps make the same actions.", show_default="0", rich_help_panel=TARGETS),
+    typer.Option(help="The same seed and steps make the same actions.", show_default="0", rich_help_panel=RANDOM),
 ]
 Steps = Annotated[
     int | None,
-    typer.Option(min=1, help="How many actions.", show_default=f"{DEFAULT_STEPS}", rich_help_panel=TARGETS),
+    typer.Option(
+        min=1,
+        help="How many random actions, or turns.",
+        show_default=f"{DEFAULT_STEPS}; of policies, none",
+        rich_help_panel=RANDOM,
+    ),
 ]
 Save = Annotated[
     Path | None,
@@ -114,6 +123,8 @@ def command(
 ) -> None:
     """Compare two scheduling policies in every state of small worlds, or two targets on random actions.
 
+    With --steps policies are compared on so many random turns instead, in worlds that are too large to be searched.
+
     Targets are allocators or whole schedulers, each perhaps in an environment of its own: the same actions are carried
     out on both, and the first difference is shrunk.
 
@@ -125,8 +136,12 @@ def command(
         require_two_targets(old, new)
         walk = groups or DEFAULT_GROUPS, seed or 0, steps or DEFAULT_STEPS, seconds
         raise typer.Exit(diff_targets(old, new, strictness, *walk, save, as_json))
-    of_targets = {"--strictness": strictness, "--groups": groups, "--seed": seed, "--steps": steps, "--save": save}
-    refuse("two policies", of_targets)
+    refuse("two policies", {"--strictness": strictness, "--save": save})
+    if steps is not None:
+        refuse("random turns", {"--world": world, "--scenario": scenario})
+        turns = groups or DEFAULT_GROUPS, seed or 0, steps, seconds
+        raise typer.Exit(diff_walks(two_policies(old, new), *turns, html, as_json))
+    refuse("a search of every state; random turns are asked for with --steps", {"--groups": groups, "--seed": seed})
     if scenario == "list":
         list_scenarios(new_console(), as_json)
         return
@@ -162,15 +177,8 @@ def diff_in(world: World, old: Policy, new: Policy, seconds: float | None) -> Di
     Raises:
         SetupError: when a function of a policy raises.
     """
-    try:
+    with policy_errors(old, new, f" in world {world.name}"):
         return diff(old, new, world, seconds=seconds)
-    except Exception as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(frame.filename).name}, line {frame.lineno}"
-        raise SetupError(
-            f"a function of policy {old.name!r} or {new.name!r} raised {type(error).__name__} in world {world.name} "
-            f"({place}): {error}; repair it first"
-        ) from error
 
 
 def what_to_compare(
@@ -186,10 +194,19 @@ def what_to_compare(
             raise SetupError(f"--scenario {chosen.id} brings its two policies; leave OLD and NEW out")
         places = [find_world(name) for name in worlds] if worlds else [chosen.world]
         return chosen.old, chosen.new, places
+    policies = two_policies(old, new)
+    return *policies, [find_world(name) for name in worlds] if worlds else list(WORLDS.values())
+
+
+def two_policies(old: str | None, new: str | None) -> tuple[Policy, Policy]:
+    """OLD and NEW.
+
+    Raises:
+        SetupError: when one is missing or unknown.
+    """
     if old is None or new is None:
         raise SetupError("name two policies, OLD and NEW, or a shipped change with --scenario S1 to S9")
-    places = [find_world(name) for name in worlds] if worlds else list(WORLDS.values())
-    return find_policy(old), find_policy(new), places
+    return find_policy(old), find_policy(new)
 
 
 def is_target(name: str) -> bool:
@@ -312,12 +329,6 @@ def exit_code(results: list[Difference]) -> int:
 # Output.
 
 
-def named_objection(trace: Found, wanted: str | None) -> tuple[str, str]:
-    """The law to name, of all that object: the one a scenario is about, if it does."""
-    asked = trace.objection_of(wanted) if wanted is not None else None
-    return (wanted, asked) if wanted is not None and asked is not None else trace.objections[0]
-
-
 def print_results(console: Console, results: list[Difference], chosen: Scenario | None, page_at: Path | None) -> None:
     """What was searched, the trace if there is one, and the verdict."""
     last = decisive(results)
@@ -345,21 +356,6 @@ def worlds_table(results: list[Difference]) -> Any:
     return table
 
 
-def trace_text(result: Difference, wanted: str | None) -> list[str]:
-    """The trace, and what is wrong at its end."""
-    trace = result.trace
-    assert trace is not None
-    if not trace.objections:
-        assert result.instead is not None
-        head = f"OLD and NEW part in world {result.world.name}, after {count_of(len(trace.turns), 'turn')}"
-        return [head, *trace_lines(result.world, trace), f"  OLD     {turn_words(result.instead)}"]
-    law_id, objection = named_objection(trace, wanted)
-    also = ", ".join(dict.fromkeys(other for other, _ in trace.objections if other != law_id))
-    head = f"{law_id}{f' (and {also})' if also else ''} broken by {result.new.name}, kept by {result.old.name}"
-    law = f"  law     {BY_ID[law_id].sentence}"
-    return [head, *trace_lines(result.world, trace), law, f"  found   {objection}"]
-
-
 def verdict(results: list[Difference], wanted: str | None) -> str:
     """The last line."""
     last, trace = decisive(results), decisive(results).trace
@@ -374,14 +370,6 @@ def verdict(results: list[Difference], wanted: str | None) -> str:
         return f"Not exhausted: no difference in the {states:,} states searched; give it more --seconds."
     words = "refines OLD: it admits less at times" if last.relation == Relation.REFINES else "is equal to OLD"
     return f"NEW {words}, in all {states:,} states of {count_of(len(results), 'world')}."
-
-
-def steps_of(trace: Found) -> str:
-    """The length of a trace in words."""
-    stem = trace.turns[: trace.repeats_from]
-    words = f"{count_of(len(stem), 'turn')}, with {count_of(trace.num_steps, 'call')} of schedule"
-    cycle = len(trace.turns) - len(stem)
-    return f"{words}, then {count_of(cycle, 'turn')} for ever" if cycle else words
 
 
 def as_document(results: list[Difference], wanted: str | None) -> dict[str, Any]:
@@ -406,16 +394,7 @@ def as_document(results: list[Difference], wanted: str | None) -> dict[str, Any]
         ],
         "law": law_id,
         "objection": objection,
-        "trace": None
-        if trace is None
-        else {
-            "world": last.world.name,
-            "setup": [action.as_json() for action in last.world.setup],
-            "actions": [action_of(turn.event).as_json() for turn in trace.turns],
-            "turns": [turn_words(turn) for turn in trace.turns],
-            "steps": trace.num_steps,
-            "repeats_from": trace.repeats_from,
-        },
+        "trace": None if trace is None else trace_document(last.world, trace),
     }
 
 
@@ -429,15 +408,3 @@ def list_scenarios(console: Console, as_json: bool) -> None:
     for one in scenarios().values():
         table.add_row(one.id, one.title, one.law_id)
     console.print(table)
-
-
-def write_page(path: Path, result: Difference, wanted: str | None) -> Path | None:
-    """The trace as a page; None if there is no trace.
-
-    Raises:
-        SetupError: when the file cannot be written.
-    """
-    if result.trace is None:
-        return None
-    found = named_objection(result.trace, wanted) if result.trace.objections else None
-    return write_html(path, page(result.world, result.trace, found, f"{result.new.name}, against {result.old.name}"))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from slotproof.conformance.bench import explorer
 from slotproof.conformance.bench.batches import BATCHES, Batch, sample
 from slotproof.conformance.bench.cases import CASES, Case
 from slotproof.conformance.bench.floor import FLOORS, Flat
@@ -139,6 +140,16 @@ def test_ratio_and_mean_are_the_peers_time_over_ours() -> None:
     assert timings.ratio("free", 10, "vllm") == 4.0
     assert timings.mean_ratio(10, "vllm") == pytest.approx(6.0)
     assert timings.mean_ratio(20, "vllm") is None
+
+
+def test_the_explorer_is_timed_alone_or_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explorer, "MAX_STATES", 50)
+    document = json.loads(bench("--case", explorer.NAME, "--json").stdout)
+    assert document["cases"] == []
+    assert document["explorer"]["canonical"] > 0
+    assert document["explorer"]["raw"] > 0
+    assert "states/s up to renaming, " in bench("--case", explorer.NAME).stdout
+    assert json.loads(bench("--case", "free", "--json", "--blocks", "2049").stdout)["explorer"] is None
 
 
 @pytest.mark.parametrize(

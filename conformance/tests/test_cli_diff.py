@@ -1,6 +1,7 @@
 """`slotproof diff`: what is compared, what is printed, how it ends."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,25 @@ def test_without_time_nothing_is_claimed() -> None:
         assert outcome.stdout.splitlines()[-1].startswith("Not exhausted: no difference in the ")
 
 
+def test_policies_are_compared_on_random_turns_too(here: Path) -> None:
+    outcome = run("fcfs", "my_policies:CAREFUL", "--steps", "300", "--groups", "full")
+    assert outcome.exit_code == 0, outcome.output
+    assert re.fullmatch(
+        r"NEW refines OLD: it admits less at times, on \d+ random turns.", outcome.stdout.splitlines()[-1]
+    )
+
+
+def test_random_turns_shrink_to_a_trace_and_a_page(tmp_path: Path) -> None:
+    file = tmp_path / "trace.html"
+    outcome = run("fcfs", "priority", "--steps", "2000", "--groups", "full", "--html", str(file))
+    assert outcome.exit_code == 1, outcome.output
+    lines = outcome.stdout.splitlines()
+    assert any(line.startswith("OLD and NEW part in world random, after ") for line in lines)
+    assert any(line.startswith("  OLD     schedule  ->  ") for line in lines)
+    assert lines[-1].startswith("NEW is different from OLD and breaks no law that OLD keeps, found after ")
+    assert file.read_text().startswith("<!doctype html>")
+
+
 def test_the_page_is_written(tmp_path: Path) -> None:
     file = tmp_path / "trace.html"
     outcome = run("--scenario", "S7", "--html", str(file))
@@ -129,6 +149,15 @@ def test_the_list_of_scenarios() -> None:
         (("fcfs",), "name two policies, OLD and NEW, or a shipped change with --scenario S1 to S9"),
         (("fcfs", "lifo"), "there is no policy 'lifo'; use fcfs, priority, vllm-fcfs, vllm-priority, or module:policy"),
         (("fcfs", "fcfs", "--world", "mars"), "there is no world 'mars'; use plain, "),
+        (("fcfs", "fcfs", "--steps", "9", "--world", "plain"), "--world means nothing for random turns; leave it out"),
+        (
+            ("fcfs", "fcfs", "--seed", "1"),
+            "--seed means nothing for a search of every state; random turns are asked for",
+        ),
+        (
+            ("fcfs", "my_policies:BROKEN", "--steps", "50"),
+            "a function of policy 'fcfs' or 'broken' raised ZeroDivisionError (my_policies.py, line ",
+        ),
         (("--scenario", "S10"), "there is no scenario 'S10'; the scenarios are S1, S2"),
         (("fcfs", "fcfs", "--scenario", "S1"), "--scenario S1 brings its two policies; leave OLD and NEW out"),
         (("fcfs", "nowhere:P"), "the module of policy 'nowhere:P' cannot be imported: ModuleNotFoundError"),

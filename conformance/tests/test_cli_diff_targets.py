@@ -137,7 +137,7 @@ def test_the_same_seed_gives_the_same_trace(here: Path) -> None:
         (("impl", "imlp"), "There is no target 'imlp'; use impl, "),
         (("impl", "my_scheduler:TinyScheduler"), "one of the two is a scheduler and the other an allocator; compare "),
         (("impl", "reference", "--world", "plain"), "--world means nothing for two targets; leave it out"),
-        (("fcfs", "fcfs", "--groups", "full"), "--groups means nothing for two policies; leave it out"),
+        (("fcfs", "fcfs", "--strictness", "counts"), "--strictness means nothing for two policies; leave it out"),
         (("impl", "reference", "--groups", "mamba"), "group kind 'mamba' is not modelled"),
         (("impl", "my_targets:Careful", "--save", "/proc/x"), "/proc/x/difference.json cannot be written: "),
     ],

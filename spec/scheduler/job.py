@@ -74,6 +74,11 @@ class Scope:
                 )
 
     @property
+    def num_blocks(self) -> int:
+        """All blocks of the pool, the null block included."""
+        return self.config.num_blocks
+
+    @property
     def max_preemptions(self) -> int:
         """How often a request may be preempted before any request ends: once for each other one (SCHED-2)."""
         return max(len(self.jobs) - 1, 1)
