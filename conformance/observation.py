@@ -223,15 +223,22 @@ class Window:
     def _seen_parts(self, seen: Seen, touched: Request | None) -> tuple[Part, ...]:
         """What is offered for copying; a key that is new is named after the place at which its block shows it."""
         num_groups, places = len(self._config.groups), dict[int, int]()
-        positions = self._positions(seen, touched)
+        positions, parts = self._positions(seen, touched), list[Part]()
         for block, opaque in seen.parts or ():
             index, number = positions.get(block, (-1, 0))
             known = touched.parts_of(index) if touched is not None and index >= 0 else ()
             place = places[block] = places.get(block, -1) + 1
-            if opaque not in self._names and place < len(known):
-                self._is_named(opaque, known[place] * num_groups + number)
-            self._names.setdefault(opaque, -2 - len(self._names))
-        return tuple(Part(self._names[opaque], block) for block, opaque in seen.parts or ())
+            parts.append(
+                Part(self._name(opaque, known[place] * num_groups + number if place < len(known) else None), block)
+            )
+        return tuple(parts)
+
+    def _name(self, opaque: Hashable, known: int | None) -> int:
+        """The suite's name of a target's key; a new one gets the known key, unless that has an owner."""
+        if opaque not in self._names:
+            name = -2 - len(self._names) if known is None or known in self._owners else known
+            self._names[opaque], self._owners[name] = name, opaque
+        return self._names[opaque]
 
     def _positions(self, seen: Seen, touched: Request | None) -> dict[int, tuple[int, int]]:
         """The entry and group at which a request's blocks stand."""
@@ -246,13 +253,9 @@ class Window:
         num_groups = len(self._config.groups)
         positions = self._positions(seen, touched)
         for block, opaque in seen.keyed or ():
-            if opaque not in self._names:
-                index, number = positions.get(block, (-1, 0))
-                known = touched is not None and 0 <= index < len(touched.prefix_keys)
-                name = touched.prefix_keys[index] * num_groups + number if known and touched else -2 - len(self._names)
-                self._names[opaque] = name if name not in self._owners else -2 - len(self._names)
-                self._owners[self._names[opaque]] = opaque
-            keys[block] = self._names[opaque]
+            index, number = positions.get(block, (-1, 0))
+            known = touched.prefix_keys[index : index + 1] if touched is not None and index >= 0 else ()
+            keys[block] = self._name(opaque, known[0] * num_groups + number if known else None)
         return tuple(keys), tuple(block for block, _ in seen.keyed or ())
 
 
