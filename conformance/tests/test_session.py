@@ -413,7 +413,7 @@ class TestSeenState:
     def test_of_a_faulty_target_breaks_the_laws_it_is_held_to(self, fault: Fault, tmp_path: Path) -> None:
         faulty = plant(fault, tmp_path)
         faulty.profile = replace(faulty.profile, strictness=Strictness.COUNTS)
-        walks = (walk_episode(faulty, Settings("full"), f"seen/{number}", 100, Tally.fresh()) for number in range(12))
+        walks = (walk_episode(faulty, Settings("full"), f"faulty/{number}", 100, Tally.fresh()) for number in range(12))
         objected = {law for failure in walks if failure is not None for law in failure.violation.law_ids}
         if level_of(fault.law) <= Strictness.COUNTS:
             assert fault.law in objected
