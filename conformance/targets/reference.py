@@ -81,8 +81,8 @@ class ReferenceAdapter:
     ) -> Sequence[BlockIds]:
         answers = list[BlockIds]()
         for request, new in zip(requests, num_new_tokens, strict=True):
-            answer = self.allocate_slots(
-                request, new, num_lookahead_tokens=num_lookahead_tokens, reserved_blocks=reserved_blocks
+            answer = ReferenceAdapter.allocate_slots(
+                self, request, new, num_lookahead_tokens=num_lookahead_tokens, reserved_blocks=reserved_blocks
             )
             if answer is None:
                 break

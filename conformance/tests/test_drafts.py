@@ -28,9 +28,12 @@ def walk(adapter: Adapter, groups: str, seed: int) -> tuple[Config, list[Action]
         if arguments is None:
             continue
         name = str(arguments.get("request"))
-        before = session.world.requests.get(name)
+        before, earlier = session.world.requests.get(name), session.world.requests
         verb.run(session, arguments)
         after = session.world.requests.get(name)
+        for row in arguments.get("requests", ()):
+            if gained_a_flight(earlier[row], session.world.requests[row]):
+                pending.setdefault(row, []).append((len(actions), 0))
         if verb.name in ("admit", "retry", "extend") and gained_a_flight(before, after):
             assert after is not None
             pending.setdefault(name, []).append((len(actions), len(after.flights[-1].drafts)))

@@ -94,3 +94,15 @@ def test_a_token_that_is_not_sampled_yet_is_nothing_known(oracle: ContentOracle)
 def test_a_step_does_not_write_past_its_table(oracle: ContentOracle) -> None:
     oracle.write([[3]], oracle.contents(request(1, 2, 3, 4)), 0, 4)
     assert oracle.misread([[3]], oracle.contents(request(1, 2)), 2) is None
+
+
+def test_copies_are_made_of_what_blocks_held_before_all_of_them() -> None:
+    oracle, donor = ContentOracle(2), request(1, 2, 3, 4)
+    contents = oracle.contents(donor)
+    oracle.write([(1, 2)], contents, 0, 4)
+    oracle.copy([(1, 2), (2, 1), (1, 3)])
+    assert oracle.misread([(2, 1)], contents, 4) is None
+    assert oracle.misread([(3, 1)], contents, 4) is None
+    oracle.write([(3,)], oracle.contents(request(1, 9)), 1, 2)
+    assert oracle.misread([(2, 1)], contents, 4) is None
+    assert oracle.misread([(3, 1)], contents, 4) == "block 3 is read for position 1 of [1 2] and holds [1 9]"

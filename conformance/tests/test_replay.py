@@ -88,7 +88,7 @@ def test_an_action_about_nobody_does_nothing(verb: str) -> None:
     perform(session, ADMIT_A)
     world, answers = session.world, list(session.answers)
 
-    perform(session, Action(verb, {"request": "Z", "external": 1, "accepted": 0, "token": 1}))
+    perform(session, Action(verb, {"request": "Z", "requests": ("Z",), "external": 1, "accepted": 0, "token": 1}))
 
     assert (session.world, session.answers) == (world, answers)
 

@@ -23,6 +23,7 @@ from slotproof.spec.config import Config
 from slotproof.spec.groups import FullAttention, SlidingWindow
 from slotproof.spec.laws import LAWS
 from slotproof.spec.pool import NO_KEY
+from slotproof.spec.snapshot import Copy
 from slotproof.spec.transition import Allocated, Committed, LookedUp
 
 from .faults import FAULTS, SEEN_IN_THE_WILD, Fault, plant
@@ -412,7 +413,7 @@ class TestSeenState:
     def test_of_a_faulty_target_breaks_the_laws_it_is_held_to(self, fault: Fault, tmp_path: Path) -> None:
         faulty = plant(fault, tmp_path)
         faulty.profile = replace(faulty.profile, strictness=Strictness.COUNTS)
-        walks = (walk_episode(faulty, Settings("full"), f"seen/{number}", 100, Tally.fresh()) for number in range(12))
+        walks = (walk_episode(faulty, Settings("full"), f"faulty/{number}", 100, Tally.fresh()) for number in range(12))
         objected = {law for failure in walks if failure is not None for law in failure.violation.law_ids}
         if level_of(fault.law) <= Strictness.COUNTS:
             assert fault.law in objected
@@ -534,3 +535,73 @@ class TestLocks:
         adapter = Locking()
         session_of(adapter, admit("A", 1, 1, 1), admit("B", 1, 1, 1))
         assert adapter.given_back == []
+
+
+PARTIAL_CONFIG = Config(6, (FullAttention(4),), 20, 20, hash_size=2)
+PARTIAL = admit("A", *(1,) * 7), on("output", "A", accepted=0, token=1), admit("B", *(1,) * 6, 2)
+
+
+class TestPartialHits:
+    def test_are_copied_before_they_are_read(self) -> None:
+        for adapter in (ReferenceAdapter(), ImplAdapter()):
+            session = session_of(adapter, *PARTIAL, config=PARTIAL_CONFIG)
+            (event,) = [event for event in session.answers if isinstance(event, Allocated) and event.copies]
+            assert event.copies == session.snapshot.copies == (Copy(2, 3),)
+
+    def test_of_an_allocator_that_lists_no_copy_break_mem_2(self) -> None:
+        class Forgets(ImplAdapter):
+            def take_copies(self) -> Sequence[tuple[int, int]]:
+                return []
+
+        violation = violation_of(Forgets(), *PARTIAL, config=PARTIAL_CONFIG)
+        assert ("MEM-2", "blocks none are to be copied; the hit needs 2 to 3") in [
+            (violation.law_id, violation.objection),
+            *violation.others,
+        ]
+
+    def test_whose_copy_was_not_made_are_misread(self) -> None:
+        session = session_of(ReferenceAdapter(), *PARTIAL[:2], config=PARTIAL_CONFIG)
+        session._oracle.copy = lambda pairs: None  # type: ignore[method-assign]
+        with pytest.raises(Violation) as caught:
+            perform(session, PARTIAL[2])
+        found = "block 3 is read for position 4 of [1 1 1 1 1] and holds [nothing known]"
+        assert (caught.value.law_id, caught.value.objection) == ("MEM-2", found)
+
+    def test_name_one_block_a_group(self) -> None:
+        class Two(ReferenceAdapter):
+            def get_computed_blocks(self, request: RequestView) -> Hit:
+                found = super().get_computed_blocks(request)
+                return replace(found, tails=found.tails * 2)
+
+        session = session_of(Two(), *PARTIAL[:2], config=PARTIAL_CONFIG)
+        with pytest.raises(AdapterError, match=r"^get_computed_blocks returned a hit with tails \(2, 2\): name one"):
+            perform(session, PARTIAL[2])
+
+    def test_offered_too_soon_show_in_what_is_offered(self) -> None:
+        class TooSoon(ReferenceAdapter):
+            def partial_keys(self) -> Sequence[tuple[int, Hashable]]:
+                return [(block, "early") for block, _ in self.cached_keys()]
+
+        violation = violation_of(TooSoon(), PARTIAL[0], config=PARTIAL_CONFIG)
+        found = "block 1 offers a part for copying that is not of 0 computed tokens"
+        assert ("HASH-1", found) in violation.others
+
+
+class TestBatches:
+    CALLS = (
+        admit("A", 1),
+        admit("B", 1, 2),
+        on("output", "A", accepted=0, token=1),
+        on("output", "B", accepted=0, token=1),
+    )
+
+    def test_that_leave_a_row_out_break_batch_1(self) -> None:
+        class Short(ReferenceAdapter):
+            def allocate_decode(self, requests: Any, num_new_tokens: Any, **options: Any) -> Sequence[BlockIds]:
+                return super().allocate_decode(requests[:1], num_new_tokens[:1], **options)
+
+        batch = Action("batch", {"requests": ("B", "A")})
+        assert session_of(ReferenceAdapter(), *self.CALLS, batch).answers
+        violation = violation_of(Short(), *self.CALLS, batch)
+        assert violation.law_id == "BATCH-1"
+        assert violation.objection.startswith("1 rows got (((3,),),); call by call 2 get (((3,),), ((),))")

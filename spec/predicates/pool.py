@@ -3,7 +3,7 @@
 from collections import Counter
 
 from slotproof.spec.pool import NO_BLOCK, NO_KEY, NULL_BLOCK
-from slotproof.spec.predicates.facts import Entries, parts_held
+from slotproof.spec.predicates.facts import Entries, parts_held, tables_of
 from slotproof.spec.snapshot import Snapshot
 from slotproof.spec.transition import Allocated, Batched, Transition
 
@@ -101,9 +101,7 @@ def handed_out(t: Transition) -> Entries:
 
 def popped_blocks_lost_their_keys(t: Transition) -> str | None:
     """The end of INDEX-1: what carries its old key after the call was handed out with it."""
-    if not isinstance(t.event, Allocated) or t.event.answer is None:
-        return None
-    for block in t.allocation.popped:
+    for block in handed_out(t):
         old = t.before.pool.key_of(block)
         if old != NO_KEY and t.after.pool.key_of(block) == old and not same_prefix_again(t, block):
             return f"block {block} was handed out and is still offered for what it held before"
@@ -113,11 +111,12 @@ def popped_blocks_lost_their_keys(t: Transition) -> str | None:
 def same_prefix_again(t: Transition, block: int) -> bool:
     """A popped block may get its old key again when the call fills it with that very prefix."""
     num_groups = len(t.after.config.groups)
-    for number, entries in enumerate(t.allocation.new):
-        if block in entries:
-            index = entries.index(block)
-            keys = t.allocation.call.request.prefix_keys
-            return index < len(keys) and keys[index] * num_groups + number == t.after.pool.key_of(block)
+    calls = t.event.calls if isinstance(t.event, Batched) else (t.allocation.call,)
+    for request in (call.request for call in calls):
+        for number, entries in enumerate(tables_of(t.after, request.request_id)):
+            if block in entries:
+                index, keys = entries.index(block), request.prefix_keys
+                return index < len(keys) and keys[index] * num_groups + number == t.after.pool.key_of(block)
     return False
 
 

@@ -83,6 +83,14 @@ def test_a_request_that_can_never_have_its_copy_hears_so(engine_of: EngineOf) ->
     assert isinstance(engine.admit("s", [*range(6), 8, 9]), Allocation)
 
 
+def test_who_can_never_have_its_copy_may_fit_with_the_whole_blocks_of_its_hit(engine_of: EngineOf) -> None:
+    engine = with_a_donor(engine_of, 4, idle=True)
+    engine.admit("r", [*range(6), 8, 9, 10])
+    engine.look_up = lambda name: Hit(4, ((1,),))
+    assert isinstance(engine.ask("r"), Allocation)
+    assert (engine.tables("r"), engine.snapshot.copies) == (((1, 3, 2),), ())
+
+
 def test_external_tokens_go_on_behind_the_copy(engine_of: EngineOf) -> None:
     engine = with_a_donor(engine_of, 9, idle=False)
     answer = engine.admit("r", [*range(6), *range(20, 30)], num_external_computed_tokens=5)
