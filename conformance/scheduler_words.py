@@ -128,9 +128,10 @@ def state_strip(state: SchedulerState) -> str:
 
 
 def queues_words(state: SchedulerState) -> str:
-    """Who runs, who waits in which order, and the tokens of the steps in flight."""
+    """Who runs, who waits in which order, which sessions wait for input, and the tokens of the steps in flight."""
     marks = {**dict.fromkeys(state.loading, " (loading)"), **dict.fromkeys(state.loaded, " (loaded)")}
     waiting = " ".join(f"{name}{marks.get(name, '')}" for name in state.waiting) or "-"
     flight = " then ".join(" ".join(f"{entry.request_id}:{entry.num_tokens}" for entry in step) for step in state.steps)
     queues = f"running: {' '.join(state.running) or '-'} | waiting: {waiting}"
+    queues += f" | between turns: {' '.join(state.paused)}" if state.paused else ""
     return queues + (f" | in flight: {flight}" if flight else "")

@@ -31,6 +31,11 @@ def test_failing_loads_and_sessions_in_words() -> None:
     )
 
 
+def test_a_session_between_turns_is_shown() -> None:
+    _, state = told(WORLDS["sessions"], Arrived("C"), Scheduled(), Processed(), Scheduled(), Processed())
+    assert state_strip(state).endswith("| running: - | waiting: - | between turns: C")
+
+
 def test_a_run_in_words() -> None:
     words, _ = told(
         WORLDS["drafts"], Arrived("A"), Scheduled(), Processed(), Scheduled(), Processed({"A": 0}), Aborted("A")
