@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
-from slotproof.spec.predicates.progress import precedes
+from slotproof.spec.predicates.progress import interferes, precedes
 from slotproof.spec.scheduler.state import SchedulerState
-from slotproof.spec.scheduler.turn import Aborted, Arrived, Happening, LoadDone, Processed, Scheduled
+from slotproof.spec.scheduler.turn import Arrived, Happening, LoadDone, LoadFailed, Processed, Scheduled
 
 Node = Hashable
 Duty = str
@@ -68,10 +68,12 @@ Ways = dict[Node, list[Edge]]
 
 
 def without(graph: Graph, name: str) -> Ways:
-    """The turns between states in which the request is there, but for aborts and arrivals that go before it."""
+    """The turns between states in which the request is there, but for aborts, resets and arrivals that go before
+    it.
+    """
 
     def may_recur(state: SchedulerState, edge: Edge) -> bool:
-        if isinstance(edge.event, Aborted):
+        if interferes(edge.event):
             return False
         if isinstance(edge.event, Arrived) and precedes(state, edge.event.request_id, name):
             return False
@@ -92,7 +94,7 @@ def duties_met(state: SchedulerState, duties: frozenset[Duty]) -> frozenset[Duty
 
 def duty_of(event: Happening) -> Duty:
     """The duty that a turn meets, if it is one."""
-    if isinstance(event, LoadDone):
+    if isinstance(event, LoadDone | LoadFailed):
         return f"load {event.request_id}"
     return {Scheduled: "schedule", Processed: "process"}.get(type(event), "")
 

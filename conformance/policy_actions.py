@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from slotproof.conformance.actions import Action, Arguments
-from slotproof.spec.scheduler.turn import Aborted, Arrived, CacheReset, Happening, LoadDone, Processed, Scheduled
+from slotproof.spec.scheduler.turn import (
+    Aborted,
+    Arrived,
+    CacheReset,
+    Happening,
+    InputCame,
+    LoadDone,
+    LoadFailed,
+    Processed,
+    Scheduled,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +38,19 @@ def _no_arguments(event: Happening) -> Arguments:
 
 
 def _request(event: Happening) -> Arguments:
-    assert isinstance(event, Arrived | LoadDone | Aborted)
+    assert isinstance(event, Arrived | LoadDone | LoadFailed | InputCame | Aborted)
     return {"request": event.request_id}
 
 
 def _accepted(event: Happening) -> Arguments:
     assert isinstance(event, Processed)
-    return {"accepted": dict(event.accepted)} if event.accepted else {}
+    accepted: Arguments = {"accepted": dict(event.accepted)} if event.accepted else {}
+    return {**accepted, "failed": event.failed} if event.failed else accepted
+
+
+def _running(event: Happening) -> Arguments:
+    assert isinstance(event, CacheReset)
+    return {"running": True} if event.preempt_running else {}
 
 
 POLICY_VERBS: tuple[PolicyVerb, ...] = (
@@ -42,14 +58,22 @@ POLICY_VERBS: tuple[PolicyVerb, ...] = (
     PolicyVerb("schedule", "the next step is decided", Scheduled, _no_arguments, lambda _: Scheduled()),
     PolicyVerb(
         "process",
-        "the output of the oldest step arrives; so many drafts of each request are accepted",
+        "the output of the oldest step arrives; so many drafts of each request are accepted, these loads have failed",
         Processed,
         _accepted,
-        lambda a: Processed(MappingProxyType(dict(a.get("accepted", {})))),
+        lambda a: Processed(MappingProxyType(dict(a.get("accepted", {}))), tuple(a.get("failed", ()))),
     ),
     PolicyVerb("loaded", "a connector has loaded its tokens", LoadDone, _request, lambda a: LoadDone(a["request"])),
+    PolicyVerb("failed", "a connector has loaded nothing", LoadFailed, _request, lambda a: LoadFailed(a["request"])),
+    PolicyVerb("input", "a session gets its next input", InputCame, _request, lambda a: InputCame(a["request"])),
     PolicyVerb("abort", "a request is given up", Aborted, _request, lambda a: Aborted(a["request"])),
-    PolicyVerb("reset", "the prefix cache is to be emptied", CacheReset, _no_arguments, lambda _: CacheReset()),
+    PolicyVerb(
+        "reset",
+        "the prefix cache is to be emptied, perhaps with what runs preempted first",
+        CacheReset,
+        _running,
+        lambda a: CacheReset(bool(a.get("running", False))),
+    ),
 )
 
 _BY_EVENT = {verb.event: verb for verb in POLICY_VERBS}

@@ -25,7 +25,7 @@ from slotproof.spec.scheduler.schedule import AllocatorRaised
 from slotproof.spec.scheduler.state import start
 from slotproof.spec.scheduler.turn import Happening, Processed, Turn, happenings, take_turn
 
-WEIGHTS = {"schedule": 30, "process": 30, "arrive": 10, "loaded": 10, "abort": 2, "reset": 2}
+WEIGHTS = {"schedule": 30, "process": 30, "arrive": 10, "loaded": 10, "failed": 3, "input": 6, "abort": 2, "reset": 2}
 """How often the driver tries each verb; others once."""
 
 TURN = "turn"
@@ -138,7 +138,7 @@ def run_event(verb: PolicyVerb, run: PolicyRun, arguments: Arguments) -> None:
 
 def verb_of(verb: PolicyVerb) -> Verb[PolicyRun]:
     """A row of the policies' table as the driver wants it."""
-    needs = ("request",) if verb.name in ("arrive", "loaded", "abort") else ()
+    needs = ("request",) if verb.name not in ("schedule", "process", "reset") else ()
     weight = WEIGHTS.get(verb.name, 1)
     return Verb(verb.name, verb.meaning, needs, weight, partial(propose_event, verb), partial(run_event, verb))
 

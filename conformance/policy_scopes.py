@@ -25,7 +25,7 @@ def draw_scope(settings: Settings | Scope, chooser: Chooser, profile: Profile) -
     block_size = settings.block_size or chooser.pick((1, 2, 2, 3))
     groups = make_groups(parse_groups(settings.groups), block_size, chooser.integer(2, 3 * block_size + 1))
     jobs = draw_jobs(chooser, block_size)
-    length = max(len(job.token_ids) for job in jobs) + chooser.integer(0, 2)
+    length = longest(jobs) + chooser.integer(0, 2)
     budget, ahead = chooser.integer(1, 3 * block_size + 3), chooser.pick((1, 1, 2, 3))
     lookahead = chooser.integer(1, block_size) if chooser.chance(20) else 0
     need = len(groups) * ceil_div(length, block_size)
@@ -44,12 +44,14 @@ def draw_scope(settings: Settings | Scope, chooser: Chooser, profile: Profile) -
         max_steps_in_flight=ahead,
         may_abort=tuple(job.name for job in jobs if chooser.chance(15)),
         may_reset=chooser.chance(20),
+        may_reset_running=chooser.chance(10),
+        fails_with_load=chooser.chance(30),
     )
 
 
 def draw_jobs(chooser: Chooser, block_size: int) -> tuple[Job, ...]:
     """Requests over two tokens that extend each other; drafts, loads and priorities are those of the whole world."""
-    drafts, loads, priorities, again = (chooser.chance(percent) for percent in (40, 30, 40, 20))
+    drafts, loads, priorities, again, sessions = (chooser.chance(percent) for percent in (40, 30, 40, 20, 20))
     jobs: list[Job] = []
     for number in range(chooser.integer(3, MOST_JOBS)):
         prompt = draw_prompt(chooser, jobs, block_size)
@@ -63,9 +65,26 @@ def draw_jobs(chooser: Chooser, block_size: int) -> tuple[Job, ...]:
                 num_external_tokens=chooser.integer(0, len(prompt) - 1) if loads else 0,
                 num_drafts=chooser.integer(0, 3) if drafts else 0,
                 again=again and chooser.chance(50),
+                loads_in_step=loads and chooser.chance(50),
+                load_may_fail=loads and chooser.chance(30),
+                followups=draw_followups(chooser, block_size) if sessions and chooser.chance(50) else (),
             )
         )
     return tuple(jobs)
+
+
+def draw_followups(chooser: Chooser, block_size: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """One or two further turns of a session."""
+
+    def tokens() -> tuple[int, ...]:
+        return tuple(chooser.integer(1, 2) for _ in range(chooser.integer(1, block_size + 1)))
+
+    return tuple((tokens(), tokens()) for _ in range(chooser.integer(1, 2)))
+
+
+def longest(jobs: tuple[Job, ...]) -> int:
+    """Tokens of the longest request when it ends."""
+    return max(len(job.at_turn(len(job.followups)).token_ids) for job in jobs)
 
 
 def draw_prompt(chooser: Chooser, earlier: list[Job], block_size: int) -> tuple[int, ...]:
@@ -86,7 +105,7 @@ def simpler_scopes(scope: Scope) -> Iterator[Scope]:
     plain = Scope(scope.config, scope.jobs, scope.token_budget)
     for job in scope.jobs:
         yield from changed(scope, jobs=tuple(other for other in scope.jobs if other != job))
-    for name in ("max_steps_in_flight", "num_lookahead_tokens", "max_chunk", "may_abort", "may_reset", "max_running"):
+    for name in SWITCHES:
         yield from changed(scope, **{name: getattr(plain, name)})
     for job in scope.jobs:
         for simpler in simpler_jobs(job):
@@ -95,10 +114,32 @@ def simpler_scopes(scope: Scope) -> Iterator[Scope]:
     yield from changed(scope, token_budget=scope.token_budget - 1)
 
 
+SWITCHES = (
+    "max_steps_in_flight",
+    "num_lookahead_tokens",
+    "max_chunk",
+    "may_abort",
+    "may_reset",
+    "may_reset_running",
+    "fails_with_load",
+    "max_running",
+)
+"""What a world can have and need not."""
+
+
 def simpler_jobs(job: Job) -> Iterator[Job]:
     """Requests with less of something."""
-    for simpler in ({"num_drafts": 0}, {"num_external_tokens": 0}, {"priority": 0}, {"again": False}):
-        yield replace(job, **simpler)
+    plain = Job(job.name, job.prompt, job.outputs)
+    for name in (
+        "num_drafts",
+        "num_external_tokens",
+        "priority",
+        "again",
+        "loads_in_step",
+        "load_may_fail",
+        "followups",
+    ):
+        yield replace(job, **{name: getattr(plain, name)})
     if job.num_drafts > 1:
         yield replace(job, num_drafts=job.num_drafts - 1)
     if len(job.outputs) > 1:
@@ -120,7 +161,7 @@ def simpler_pools(scope: Scope) -> Iterator[Config]:
             num_blocks=config.num_blocks - 1,
             watermark_blocks=min(config.watermark_blocks, config.num_blocks - 3),
         )
-    if config.max_model_len > max(len(job.token_ids) for job in scope.jobs):
+    if config.max_model_len > longest(scope.jobs):
         yield replace(config, max_model_len=config.max_model_len - 1)
 
 

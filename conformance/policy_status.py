@@ -32,7 +32,19 @@ BREACHES: tuple[Breach, ...] = (
         "A load that is done is noticed in the waiting pass only, which is left out when the budget is used up or "
         "somebody was preempted, and which a refusal ends before it gets there.",
     ),
+    Breach("vllm-fcfs", "SCHED-5", "failing", "As for loads that succeed."),
+    Breach("vllm-fcfs", "SCHED-5", "fatal", "As for loads that succeed."),
+    Breach(
+        "vllm-fcfs",
+        "SCHED-5",
+        "sessions",
+        "A session holds its blocks while it waits for input, and while it waits to be admitted again. Only what runs "
+        "is preempted, so when nothing runs, whoever needs those blocks waits for ever.",
+    ),
     Breach("vllm-priority", "SCHED-5", "never", "As for vllm-fcfs."),
+    Breach("vllm-priority", "SCHED-5", "failing", "As for vllm-fcfs."),
+    Breach("vllm-priority", "SCHED-5", "fatal", "As for vllm-fcfs."),
+    Breach("vllm-priority", "SCHED-5", "sessions", "As for vllm-fcfs."),
     Breach(
         "vllm-priority",
         "SCHED-5",

@@ -150,9 +150,10 @@ def canonical(state: SchedulerState) -> Hashable:
         holdings,
         tuple(_named(run, names) for run in state.snapshot.waiting_frees),
         requests,
-        (state.waiting, state.running, state.loading, state.loaded, state.fences),
+        (state.waiting, state.running, state.paused, state.fences),
+        (state.loading, state.loaded, state.spoiled, state.unloadable),
         tuple(tuple(_named_entry(entry, names) for entry in step) for step in state.steps),
-        tuple(tuple(sorted(kept.items())) for kept in (state.ended, state.overtaken, state.preempted)),
+        tuple(tuple(sorted(kept.items())) for kept in (state.ended, state.overtaken, state.preempted, state.inputs)),
     )
 
 
@@ -174,4 +175,5 @@ def _named(blocks: tuple[int, ...], names: dict[int, int]) -> tuple[int, ...]:
 
 def _named_entry(entry: Entry, names: dict[int, int]) -> tuple[Any, ...]:
     tables = tuple(_named(table, names) for table in entry.tables)
-    return (entry.request_id, entry.start, entry.num_tokens, entry.num_drafts, entry.num_final, entry.stale, tables)
+    counts = entry.start, entry.num_tokens, entry.num_drafts, entry.num_final, entry.num_loaded
+    return (entry.request_id, counts, entry.stale, tables)

@@ -30,6 +30,8 @@ def world_lines(world: World) -> list[str]:
         limits += f", prompts in chunks of {scope.max_chunk}"
     if scope.num_lookahead_tokens:
         limits += f", lookahead {scope.num_lookahead_tokens}"
+    if scope.fails_with_load:
+        limits += ", a request ends with an error if its load fails"
     lines = [config_words(scope.config), limits, *(job_words(job) for job in scope.jobs)]
     if world.setup:
         lines.append(f"begins after: {', '.join(map(str, world.setup))}")
@@ -41,10 +43,14 @@ def job_words(job: Job) -> str:
     words = f"{job.name}: {_count(len(job.prompt), 'token')} of prompt, {_count(len(job.outputs), 'token')} of output"
     if job.num_external_tokens:
         words += f", {job.num_external_tokens} of the prompt can be loaded"
+        words += " in the step" if job.loads_in_step else ""
+        words += " or fail to" if job.load_may_fail else ""
     if job.num_drafts:
         words += f", {_count(job.num_drafts, 'draft')} a step"
     if job.priority:
         words += f", priority {job.priority}"
+    for tokens, outputs in job.followups:
+        words += f", then {_count(len(tokens), 'token')} of input and {_count(len(outputs), 'token')} of output"
     return words + (", comes again and again" if job.again else "")
 
 
@@ -69,9 +75,14 @@ def turn_words(turn: Turn) -> str:
 
 def action_words(turn: Turn) -> str:
     """The action, its arguments in words."""
-    if isinstance(turn.event, Processed) and turn.event.accepted:
-        return f"process, accepting {', '.join(f'{count} of {name}' for name, count in turn.event.accepted.items())}"
-    return str(action_of(turn.event))
+    if not isinstance(turn.event, Processed):
+        return str(action_of(turn.event))
+    words, accepted, failed = ["process"], turn.event.accepted, turn.event.failed
+    if accepted:
+        words.append(f"accepting {', '.join(f'{count} of {name}' for name, count in accepted.items())}")
+    if failed:
+        words.append(f"the load of {' and '.join(failed)} failed")
+    return ", ".join(words)
 
 
 def output_words(turn: Turn) -> list[str]:
@@ -117,9 +128,10 @@ def state_strip(state: SchedulerState) -> str:
 
 
 def queues_words(state: SchedulerState) -> str:
-    """Who runs, who waits in which order, and the tokens of the steps in flight."""
+    """Who runs, who waits in which order, which sessions wait for input, and the tokens of the steps in flight."""
     marks = {**dict.fromkeys(state.loading, " (loading)"), **dict.fromkeys(state.loaded, " (loaded)")}
     waiting = " ".join(f"{name}{marks.get(name, '')}" for name in state.waiting) or "-"
     flight = " then ".join(" ".join(f"{entry.request_id}:{entry.num_tokens}" for entry in step) for step in state.steps)
     queues = f"running: {' '.join(state.running) or '-'} | waiting: {waiting}"
+    queues += f" | between turns: {' '.join(state.paused)}" if state.paused else ""
     return queues + (f" | in flight: {flight}" if flight else "")

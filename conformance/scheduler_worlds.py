@@ -54,11 +54,31 @@ def with_limits(**changes: Any) -> Change:
     return lambda scope: replace(scope, **changes)
 
 
+def with_loads(scope: Scope, names: str = "ABC", **changes: Any) -> Scope:
+    """These jobs can have all but the last token of their prompt loaded; changed as said."""
+    return change_jobs(
+        scope,
+        lambda job: replace(job, num_external_tokens=len(job.prompt) - 1, **changes) if job.name in names else job,
+    )
+
+
+def with_session(scope: Scope) -> Scope:
+    """A and C are sessions of two turns."""
+    return change_jobs(
+        scope,
+        lambda job: replace(job, outputs=job.outputs[:2], followups=(((1, 2), (1,)),)) if job.name in "AC" else job,
+    )
+
+
 DIMENSIONS: dict[str, Change] = {
     "chunks": with_limits(token_budget=2),
     "drafts": lambda scope: change_jobs(scope, lambda job: replace(job, num_drafts=2)),
     "ahead": with_limits(max_steps_in_flight=2),
-    "loads": lambda scope: change_jobs(scope, lambda job: replace(job, num_external_tokens=len(job.prompt) - 1)),
+    "loads": with_loads,
+    "in-step": lambda scope: with_loads(scope, "AC", loads_in_step=True),
+    "failing": lambda scope: with_loads(scope, load_may_fail=True),
+    "fatal": lambda scope: replace(with_loads(scope, load_may_fail=True), fails_with_load=True),
+    "sessions": with_session,
     "priority": lambda scope: change_jobs(scope, lambda job: replace(job, priority="BCA".index(job.name))),
     "window": with_window,
     "hybrid": hybrid,
@@ -66,6 +86,7 @@ DIMENSIONS: dict[str, Change] = {
     "lookahead": with_limits(num_lookahead_tokens=1),
     "abort": with_limits(may_abort=("A", "C")),
     "reset": with_limits(may_reset=True),
+    "reset-running": with_limits(may_reset_running=True),
     "uncached": with_config(caching=False),
     "never": lambda scope: replace(
         scope, jobs=(*scope.jobs[:2], Job("C", (2,) * 10, (1,))), config=longer(scope.config)

@@ -14,7 +14,9 @@ from slotproof.spec.scheduler.turn import (
     Arrived,
     CacheReset,
     Happening,
+    InputCame,
     LoadDone,
+    LoadFailed,
     Processed,
     Scheduled,
     Turn,
@@ -307,7 +309,16 @@ LAWS: tuple[Law, ...] = (
     ),
 )
 
-ANY_TURN: tuple[type[Happening], ...] = (Arrived, Scheduled, Processed, LoadDone, Aborted, CacheReset)
+ANY_TURN: tuple[type[Happening], ...] = (
+    Arrived,
+    Scheduled,
+    Processed,
+    LoadDone,
+    LoadFailed,
+    InputCame,
+    Aborted,
+    CacheReset,
+)
 
 
 @dataclass(frozen=True, slots=True)

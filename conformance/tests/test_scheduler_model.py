@@ -7,7 +7,7 @@ import pytest
 from slotproof.conformance.actions import Action
 from slotproof.conformance.policy_actions import POLICY_VERBS, action_of, happening_of
 from slotproof.conformance.scheduler_model import Reached, SchedulerModel, World, canonical, laws_check
-from slotproof.conformance.scheduler_worlds import WORLDS
+from slotproof.conformance.scheduler_worlds import WORLDS, world_of
 from slotproof.conformance.search import search
 from slotproof.spec.scheduler import FCFS, SchedulerState, happenings, start, take_turn
 from slotproof.spec.scheduler.turn import Arrived, Scheduled
@@ -91,7 +91,8 @@ def test_a_setup_is_played_under_the_reference() -> None:
 
 def test_every_happening_is_an_action_and_back() -> None:
     seen = set()
-    for state in reachable(WORLDS["drafts"], 300) + reachable(WORLDS["loads"], 100) + reachable(WORLDS["reset"], 300):
+    worlds = [WORLDS[name] for name in ("drafts", "failing", "sessions", "reset", "reset-running")]
+    for state in [state for world in (*worlds, world_of("in-step", "failing")) for state in reachable(world, 300)]:
         for event in happenings(state):
             action = action_of(event)
             assert happening_of(Action.from_json(action.as_json())) == event

@@ -2,7 +2,7 @@
 
 from slotproof.conformance.scheduler_model import World
 from slotproof.conformance.scheduler_words import job_words, state_strip, turn_words, world_lines
-from slotproof.conformance.scheduler_worlds import WORLDS
+from slotproof.conformance.scheduler_worlds import WORLDS, world_of
 from slotproof.spec.scheduler import FCFS, SchedulerState, take_turn
 from slotproof.spec.scheduler.turn import Aborted, Arrived, Happening, LoadDone, Processed, Scheduled
 
@@ -14,6 +14,26 @@ def told(world: World, *events: Happening) -> tuple[list[str], SchedulerState]:
         words.append(turn_words(turn))
         state = turn.after
     return words, state
+
+
+def test_failing_loads_and_sessions_in_words() -> None:
+    world = world_of("in-step", "fatal", "sessions")
+    words, _ = told(world, Arrived("A"), Scheduled(), Processed(failed=("A",)))
+    assert words[1:] == [
+        "schedule  ->  A is admitted with 1 token; 2 free",
+        "process, the load of A failed  ->  A ends (failed); 4 free",
+    ]
+    lines = world_lines(world)
+    assert lines[1].endswith(", a request ends with an error if its load fails")
+    assert lines[2] == (
+        "A: 3 tokens of prompt, 2 tokens of output, 2 of the prompt can be loaded in the step or fail to, "
+        "then 2 tokens of input and 1 token of output"
+    )
+
+
+def test_a_session_between_turns_is_shown() -> None:
+    _, state = told(WORLDS["sessions"], Arrived("C"), Scheduled(), Processed(), Scheduled(), Processed())
+    assert state_strip(state).endswith("| running: - | waiting: - | between turns: C")
 
 
 def test_a_run_in_words() -> None:

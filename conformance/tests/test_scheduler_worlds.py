@@ -1,6 +1,8 @@
 """The shipped policies in the shipped worlds: how many states there are, what is reached, and which laws are kept."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,10 +13,13 @@ from slotproof.conformance.scheduler_search import Explored, explore_policy
 from slotproof.conformance.scheduler_worlds import DIMENSIONS, PAIRS, WORLDS, world_of
 from slotproof.conformance.search import search
 from slotproof.spec.laws import BY_ID
-from slotproof.spec.scheduler import FCFS, SHIPPED, Policy
+from slotproof.spec.scheduler import FCFS, SHIPPED, Policy, environment, failing
 from slotproof.spec.scheduler.ending import at_once
-from slotproof.spec.scheduler.move import Kind
-from slotproof.spec.scheduler.state import Outcome
+from slotproof.spec.scheduler.failing import readers
+from slotproof.spec.scheduler.move import Kind, Move
+from slotproof.spec.scheduler.preemption import preempt
+from slotproof.spec.scheduler.state import Outcome, SchedulerState
+from slotproof.spec.snapshot import Snapshot
 
 COUNTS = {
     "plain": (250, 341, 14),
@@ -22,6 +27,10 @@ COUNTS = {
     "drafts": (246, 357, 13),
     "ahead": (573, 1012, 16),
     "loads": (825, 1345, 20),
+    "in-step": (250, 341, 14),
+    "failing": (1867, 3283, 20),
+    "fatal": (1185, 2135, 20),
+    "sessions": (667, 1015, 18),
     "priority": (250, 341, 14),
     "window": (252, 340, 14),
     "hybrid": (205, 295, 15),
@@ -29,6 +38,7 @@ COUNTS = {
     "lookahead": (206, 291, 15),
     "abort": (823, 1511, 15),
     "reset": (366, 805, 15),
+    "reset-running": (1921, 3501, 25),
     "uncached": (173, 264, 12),
     "never": (119, 180, 11),
     "tight": (187, 275, 14),
@@ -54,9 +64,41 @@ def test_the_reference_by_priority_keeps_every_law_where_it_differs(name: str) -
     assert kept_everything(explore_policy(SHIPPED["priority"], WORLDS[name]))
 
 
-@pytest.mark.parametrize("name", ["drafts+ahead", "drafts+window", "ahead+window", "ahead+hybrid"])
+@pytest.mark.parametrize(
+    "name", ["drafts+ahead", "drafts+window", "ahead+window", "ahead+hybrid", "in-step+fatal", "ahead+sessions"]
+)
 def test_the_reference_keeps_every_law_where_drafts_windows_and_steps_ahead_meet(name: str) -> None:
     assert kept_everything(explore_policy(FCFS, PAIRS[name]))
+
+
+def sharers_forgotten(state: SchedulerState, blocks: frozenset[int]) -> Iterator[tuple[str, Any, int]]:
+    owners = {entry.request_id for entry in state.steps[0] if entry.num_loaded}
+    yield from (reader for reader in readers(state, blocks) if reader[0] in owners)
+
+
+def keeps_keys(snapshot: Snapshot, blocks: tuple[int, ...]) -> Snapshot:
+    return snapshot
+
+
+def trusts(policy: Policy, move: Move, name: str) -> Move:
+    return move.with_state(replace(move.state, loaded=(*move.state.loaded, name)))
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "fault", "world", "law_id"),
+    [
+        (failing, "readers", sharers_forgotten, ("in-step", "failing"), "MEM-1"),
+        (failing, "evict_blocks", keeps_keys, ("in-step", "failing"), "SCHED-4"),
+        (environment, "begin_anew", trusts, ("loads", "in-step", "failing"), "SCHED-4"),
+        (environment, "set_back", preempt, ("reset-running",), "SCHED-2"),
+    ],
+    ids=["sharers", "keys", "spoiled loads", "resets count"],
+)
+def test_what_a_failed_load_or_a_reset_owes_is_missed_when_it_is_left_out(
+    module: Any, function: str, fault: Any, world: tuple[str, ...], law_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, function, fault)
+    assert explore_policy(FCFS, world_of(*world), (law_id,), first_only=True).broken == {law_id}
 
 
 def test_a_load_leaves_room_for_a_speculative_step_too() -> None:
@@ -78,22 +120,28 @@ def test_there_is_a_world_for_each_dimension_and_each_pair() -> None:
 
 def test_everything_a_scheduler_decides_is_reached() -> None:
     kinds, outcomes = set[Kind](), set[Outcome]()
-    rejected, ahead = False, False
-    for name in ("plain", "drafts", "ahead", "loads", "abort", "never"):
+    rejected, ahead, spoiled = False, False, False
+    together = world_of("loads", "in-step", "failing")
+    for world in (
+        *(WORLDS[name] for name in ("plain", "drafts", "ahead", "loads", "abort", "never", "sessions")),
+        together,
+    ):
 
         def note(reached: Reached) -> None:
-            nonlocal rejected, ahead
+            nonlocal rejected, ahead, spoiled
             turn = reached.turn
             assert turn is not None
             kinds.update(decision.kind for decision in turn.decisions)
             outcomes.update(turn.after.ended.values())
             rejected |= any(count == 1 for count in getattr(turn.event, "accepted", {}).values())
             ahead |= len(turn.after.steps) > 1 and bool(turn.after.fences)
+            spoiled |= bool(turn.after.spoiled)
 
-        search(SchedulerModel(FCFS, WORLDS[name], note))
+        search(SchedulerModel(FCFS, world, note))
     assert (kinds, outcomes) == (set(Kind), set(Outcome))
     assert rejected
     assert ahead
+    assert spoiled
 
 
 # Where the policies of vLLM break a law.

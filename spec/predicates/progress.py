@@ -3,7 +3,17 @@
 from collections.abc import Sequence
 
 from slotproof.spec.scheduler.state import SchedulerState
-from slotproof.spec.scheduler.turn import Arrived, LoadDone, Processed, Scheduled, Turn
+from slotproof.spec.scheduler.turn import (
+    Aborted,
+    Arrived,
+    CacheReset,
+    Happening,
+    LoadDone,
+    LoadFailed,
+    Processed,
+    Scheduled,
+    Turn,
+)
 
 
 def nobody_starves(cycle: Sequence[Turn]) -> str | None:
@@ -19,16 +29,23 @@ def nobody_starves(cycle: Sequence[Turn]) -> str | None:
 
 
 def is_fair(cycle: Sequence[Turn]) -> bool:
-    """Whether the engine keeps its word: it schedules, and every step and every load ends at some time."""
+    """Whether the engine keeps its word: it schedules, and every step and every load ends at some time; and whether
+    nobody keeps interfering.
+    """
     happened = [turn.event for turn in cycle]
-    if not any(isinstance(event, Scheduled) for event in happened):
+    if any(map(interferes, happened)) or not any(isinstance(event, Scheduled) for event in happened):
         return False
     if all(turn.before.steps for turn in cycle) and not any(isinstance(event, Processed) for event in happened):
         return False
-    ended = {event.request_id for event in happened if isinstance(event, LoadDone)}
+    ended = {event.request_id for event in happened if isinstance(event, LoadDone | LoadFailed)}
     return all(
         any(name not in turn.before.loading for turn in cycle) for name in cycle[0].before.loading if name not in ended
     )
+
+
+def interferes(event: Happening) -> bool:
+    """Whether somebody takes from a request what it had, which happens finitely often."""
+    return isinstance(event, Aborted) or (isinstance(event, CacheReset) and event.preempt_running)
 
 
 def starves(cycle: Sequence[Turn], name: str) -> bool:

@@ -122,7 +122,7 @@ def is_owed(state: SchedulerState, group: int, block: int, due: tuple[int, ...])
     """Whether a step in flight writes this prefix into the block."""
     position = len(due) - 1
     return any(
-        entry.start <= position < min(entry.start + entry.num_tokens, entry.num_final)
+        entry.start - entry.num_loaded <= position < min(entry.start + entry.num_tokens, entry.num_final)
         and entry.tables[group][position // state.scope.config.block_size] == block
         and state.job(entry.request_id).token_ids[: position + 1] == due
         for step in state.steps
@@ -167,8 +167,9 @@ def _can_never_run(decision: Decision) -> bool:
 def steps_read_what_was_computed(turn: Turn) -> str | None:
     """MEM-1."""
     assert isinstance(turn.event, Processed)
+    thrown_away = {decision.request_id for decision in turn.decisions if decision.kind in (Kind.PREEMPT, Kind.END)}
     for entry in turn.before.steps[0]:
-        if not entry.stale:
+        if not entry.stale and (not turn.event.failed or entry.request_id not in thrown_away):
             objection = _misread(turn, entry)
             if objection is not None:
                 return objection
@@ -199,7 +200,7 @@ def live_tokens_have_slots_of_their_own(turn: Turn) -> str | None:
     block_size = turn.after.scope.config.block_size
     for entry in turn.entries:
         for table in entry.tables if not entry.stale else ():
-            for position in range(entry.start, entry.start + entry.num_tokens):
+            for position in range(entry.start - entry.num_loaded, entry.start + entry.num_tokens):
                 block, slot = table[position // block_size], position % block_size
                 who = f"token {position} of request {entry.request_id}"
                 if block != NULL_BLOCK and owners.setdefault((block, slot), who) != who:

@@ -56,7 +56,21 @@ def gave_back(move: Move, name: str, given: Given) -> Move:
 
 
 def end(move: Move, name: str, outcome: Outcome, given: Given | None) -> Move:
-    """The request leaves the scheduler; what is in flight for it counts no more. None: its blocks are still written."""
+    """The request has ended. None: its blocks are still written."""
+    move = leave(move, name, given)
+    state = replace(move.state, ended=with_entry(move.state.ended, name, outcome))
+    return move.with_state(state).decided(Kind.END, name)
+
+
+def pause(move: Move, name: str, given: Given | None) -> Move:
+    """A session's turn is over. None: it keeps its blocks."""
+    move = leave(move, name, given)
+    state = replace(move.state, paused=(*move.state.paused, name))
+    return move.with_state(state).decided(Kind.PAUSE, name)
+
+
+def leave(move: Move, name: str, given: Given | None) -> Move:
+    """The request leaves the scheduler; what is in flight for it counts no more."""
     move = move if given is None else gave_back(move, name, given)
     state = replace(
         move.state,
@@ -64,12 +78,12 @@ def end(move: Move, name: str, outcome: Outcome, given: Given | None) -> Move:
         waiting=without_name(move.state.waiting, name),
         running=without_name(move.state.running, name),
         loaded=without_name(move.state.loaded, name),
+        unloadable=without_name(move.state.unloadable, name),
         steps=disowned(move.state.steps, name),
-        ended=with_entry(move.state.ended, name, outcome),
         overtaken=without_entry(move.state.overtaken, name),
         preempted=MappingProxyType({}),
     )
-    return move.with_state(state).decided(Kind.END, name)
+    return move.with_state(state)
 
 
 def disowned(steps: tuple[Step, ...], name: str) -> tuple[Step, ...]:

@@ -25,6 +25,8 @@ class Kind(StrEnum):
     """A waiting request was refused, and stays where it is."""
     PREEMPT = "is preempted"
     END = "ends"
+    PAUSE = "waits for input"
+    """A session's turn is over."""
 
 
 @dataclass(frozen=True, slots=True)

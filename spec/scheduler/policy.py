@@ -143,6 +143,19 @@ def fail_if_never(state: SchedulerState, name: str, refusal: Refusal) -> Next:
     return Next.FAIL if refusal.never else Next.STOP
 
 
+# Sessions: what a turn leaves behind.
+
+
+def give_turn_back(state: SchedulerState, name: str) -> Given | None:
+    """The blocks of a session between two turns are free; their keys stay, so the next turn hits what is left."""
+    return behind_fence(state, name, Why.FINISHED)
+
+
+def keep_turn(state: SchedulerState, name: str) -> Given | None:
+    """A session holds its blocks until its next input comes."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A scheduler's decisions. The default is the reference: first come, first served, and safe when steps run ahead.
@@ -155,6 +168,7 @@ class Policy:
     `reserved`: blocks that such a call leaves free for others.
     `on_refusal`: what follows when it is refused.
     `give_back`: when the blocks of a request that ends or is preempted are free again.
+    `between_turns`: what becomes of a session's blocks while it waits for input; None if it keeps them.
     `promotes_each_step`: whether every step looks for loads that are done, or only the waiting pass when it gets there.
     `allocate`: the allocator.
     """
@@ -168,6 +182,7 @@ class Policy:
     reserved: Callable[[SchedulerState, Call], int] = reserved_from_loads
     on_refusal: Callable[[SchedulerState, str, Refusal], Next] = fail_if_never
     give_back: Callable[[SchedulerState, str, Why], Given] = behind_fence
+    between_turns: Callable[[SchedulerState, str], Given | None] = give_turn_back
     promotes_each_step: bool = True
     allocate: Callable[[Snapshot, Call], Allocation | Refusal] = admit
 
@@ -184,6 +199,7 @@ VLLM_FCFS = replace(
     may_preempt=reclaimable_now,
     withdraw=withdraw_tokens,
     on_refusal=stop,
+    between_turns=keep_turn,
     promotes_each_step=False,
 )
 """vLLM 0.31.0 and 0.33.0, policy `fcfs`."""

@@ -15,16 +15,22 @@ from slotproof.spec.transition import Allocated, Evicted
 
 
 def preempt(move: Move, victim: str, given: Given) -> Move:
-    """The victim waits in front of all others, with nothing computed (SCHED-2)."""
-    move = gave_back(move, victim, given).decided(Kind.PREEMPT, victim, of_call=True)
+    """A refused request takes the victim's blocks; it is counted how often that happens to it (SCHED-2)."""
+    move = set_back(move, victim, given)
     state = move.state
     count = imin(state.preempted.get(victim, 0) + 1, state.scope.max_preemptions + 1)
+    return move.with_state(replace(state, preempted=with_entry(state.preempted, victim, count)))
+
+
+def set_back(move: Move, victim: str, given: Given) -> Move:
+    """A running request waits in front of all others, with nothing computed."""
+    move = gave_back(move, victim, given).decided(Kind.PREEMPT, victim, of_call=True)
+    state = move.state
     state = replace(
         state.with_request(withdraw(state.requests[victim])),
         running=without_name(state.running, victim),
         waiting=(victim, *state.waiting),
         steps=disowned(state.steps, victim),
-        preempted=with_entry(state.preempted, victim, count),
     )
     return move.with_state(state)
 

@@ -141,15 +141,19 @@ def ask(policy: Policy, move: Move, call: Call) -> tuple[Move, Allocation | Refu
     return move.called(Allocated(call, given, never), answer.snapshot), answer
 
 
-def scheduled(move: Move, kind: Kind, request: Request, num_adopted: int, num_new: int) -> Move:
-    """The move after a yes: the request's tokens are in the step, and off the budget."""
+def scheduled(move: Move, kind: Kind, request: Request, num_adopted: int, num_new: int, num_loaded: int = 0) -> Move:
+    """The move after a yes: the request's tokens are in the step, and off the budget. Of the adopted tokens the step
+    loads the last.
+    """
     state = move.state
     after = schedule(request, num_adopted, num_new)
     start = request.num_computed_tokens + num_adopted
     drafts = len(request.draft_token_ids)
     samples = after.flights[-1].samples
     tables = tables_of(state, request.request_id)
-    entry = Entry(request.request_id, start, num_new, drafts, request.num_tokens, samples, tables)
+    entry = Entry(
+        request.request_id, start, num_new, drafts, request.num_tokens, samples, tables, num_loaded=num_loaded
+    )
     move = move.with_state(state.with_request(after)).decided(kind, request.request_id, num_new, of_call=True)
     return replace(move, budget=move.budget - num_new, entries=(*move.entries, entry))
 
@@ -190,24 +194,30 @@ def admit_request(policy: Policy, move: Move, name: str) -> Move:
 def entering_call(policy: Policy, move: Move, request: Request, hit: Hit) -> Call | None:
     """What a waiting request asks for; None if its prompt may not be cut and is more than the budget."""
     state, scope = move.state, move.state.scope
-    external = 0
-    if request.num_computed_tokens == 0:
-        external = imax(state.job(request.request_id).num_external_tokens - hit.num_tokens, 0)
-    rest = request.num_uncomputed_tokens - hit.num_tokens
-    num_new = 0 if external else imin(imin(rest, scope.max_chunk or rest), move.budget)
-    if not external and not scope.chunked_prefill and num_new < rest:
+    external = external_tokens(state, request, hit)
+    parks = external > 0 and not state.job(request.request_id).loads_in_step
+    rest = request.num_uncomputed_tokens - hit.num_tokens - external
+    num_new = 0 if parks else imin(imin(rest, scope.max_chunk or rest), move.budget)
+    if not parks and not scope.chunked_prefill and num_new < rest:
         return None
     call = Call(
         request,
         num_new,
         hit,
-        0 if external else scope.num_lookahead_tokens,
+        0 if parks else scope.num_lookahead_tokens,
         external,
-        delay_cache_blocks=external > 0,
+        delay_cache_blocks=parks,
         has_scheduled_reqs=bool(state.running),
     )
     call = policy.admission(state, call)
     return replace(call, reserved_blocks=policy.reserved(state, call))
+
+
+def external_tokens(state: SchedulerState, request: Request, hit: Hit) -> int:
+    """Tokens behind the hit that a connector loads; a load that has failed once is not tried again."""
+    if request.num_computed_tokens > 0 or request.request_id in state.unloadable:
+        return 0
+    return imax(state.job(request.request_id).num_external_tokens - hit.num_tokens, 0)
 
 
 def refused(policy: Policy, move: Move, name: str, refusal: Refusal) -> Move:
@@ -245,4 +255,6 @@ def admitted(move: Move, call: Call) -> Move:
         running=(*state.running, name),
         overtaken=without_entry(overtaken, name),
     )
-    return scheduled(move.with_state(state), Kind.ADMIT, call.request, call.hit.num_tokens, call.num_new_tokens)
+    loaded = call.num_external_computed_tokens
+    adopted = call.hit.num_tokens + loaded
+    return scheduled(move.with_state(state), Kind.ADMIT, call.request, adopted, call.num_new_tokens, loaded)

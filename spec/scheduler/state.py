@@ -46,6 +46,8 @@ class Entry:
     samples: bool
     tables: tuple[tuple[int, ...], ...]
     stale: bool = False
+    num_loaded: int = 0
+    """Tokens before `start` that the step loads."""
 
 
 Step = tuple[Entry, ...]
@@ -58,8 +60,10 @@ class SchedulerState:
     `waiting` holds every request that is not running: new and preempted ones, and those with a load. A load is under
     way (`loading`; also for an aborted request, whose blocks it still writes), or done and not yet noticed by the
     scheduler (`loaded`). Each deferred free of the snapshot waits for so many steps of `fences` to be processed.
-    `memory` is what the worker has executed. `overtaken` counts, for each refused request, the later ones admitted
-    before it; `preempted` counts preemptions since a request ended last. Both serve the laws; a policy may read them.
+    A load under way for a request that must begin anew is `spoiled`; one that failed is not tried again (`unloadable`).
+    `paused` sessions wait for input, and `inputs` counts what each has had. `memory` is what the worker has executed.
+    `overtaken` counts, for each refused request, the later ones admitted before it; `preempted` counts preemptions
+    since a request ended last. Both serve the laws; a policy may read them.
     """
 
     scope: Scope
@@ -71,6 +75,10 @@ class SchedulerState:
     running: tuple[str, ...] = ()
     loading: tuple[str, ...] = ()
     loaded: tuple[str, ...] = ()
+    spoiled: tuple[str, ...] = ()
+    unloadable: tuple[str, ...] = ()
+    paused: tuple[str, ...] = ()
+    inputs: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     steps: tuple[Step, ...] = ()
     fences: tuple[int, ...] = ()
     ended: Mapping[str, Outcome] = field(default_factory=lambda: MappingProxyType({}))
@@ -78,12 +86,12 @@ class SchedulerState:
     preempted: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def job(self, name: str) -> Job:
-        """What the request wants."""
-        return self.scope.job(name)
+        """What the request wants; of a session what its turn wants."""
+        return self.scope.job(name).at_turn(self.inputs.get(name, 0))
 
     def arrivals(self) -> list[str]:
         """The jobs that may arrive now."""
-        taken = {*self.requests, *self.loading}
+        taken = {*self.requests, *self.loading, *self.paused}
         return [
             job.name for job in self.scope.jobs if job.name not in taken and (job.again or job.name not in self.ended)
         ]
@@ -106,8 +114,10 @@ class SchedulerState:
             (name, request.num_tokens, request.num_computed_tokens, request.flights, request.status)
             for name, request in self.requests.items()
         )
-        queues = self.waiting, self.running, self.loading, self.loaded
-        remembered = tuple(tuple(sorted(kept.items())) for kept in (self.ended, self.overtaken, self.preempted))
+        loads = self.loading, self.loaded, self.spoiled, self.unloadable
+        queues = self.waiting, self.running, self.paused, loads
+        counted = self.ended, self.overtaken, self.preempted, self.inputs
+        remembered = tuple(tuple(sorted(kept.items())) for kept in counted)
         return (self.snapshot.key(), self.memory, requests, queues, self.steps, self.fences, remembered)
 
 
@@ -131,7 +141,9 @@ def start(scope: Scope) -> SchedulerState:
     config = scope.config
     keys = KeyTable()
     for job in scope.jobs:
-        keys, request = new_request(keys, job.name, job.prompt, config.block_size)
-        keys, _ = append_tokens(keys, request, job.outputs, config.block_size)
+        for number in range(len(job.followups) + 1):
+            turn = job.at_turn(number)
+            keys, request = new_request(keys, job.name, turn.prompt, config.block_size)
+            keys, _ = append_tokens(keys, request, turn.outputs, config.block_size)
     blank = ((None,) * config.block_size,) * config.num_blocks
     return SchedulerState(scope, keys, empty(config), blank)

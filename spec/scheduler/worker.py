@@ -26,7 +26,7 @@ def write(state: SchedulerState, memory: Memory, entry: Entry, num_accepted: int
     known = entry.num_final if entry.stale else end - entry.num_drafts + num_accepted
     contents = [
         (position, tokens[: position + 1] if position < imin(known, len(tokens)) else None)
-        for position in range(entry.start, end)
+        for position in range(entry.start - entry.num_loaded, end)
     ]
     return written(memory, entry.tables, contents, state.scope.config.block_size)
 

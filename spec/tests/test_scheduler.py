@@ -11,7 +11,7 @@ from slotproof.spec import Config, FullAttention, Status
 from slotproof.spec.scheduler import FCFS, PRIORITY, VLLM_FCFS, Job, Policy, SchedulerState, Scope, start, take_turn
 from slotproof.spec.scheduler.ending import at_once
 from slotproof.spec.scheduler.move import Kind
-from slotproof.spec.scheduler.policy import always, in_queue_order, next_chunk, reserved_from_loads, skip
+from slotproof.spec.scheduler.policy import always, in_queue_order, keep_turn, next_chunk, reserved_from_loads, skip
 from slotproof.spec.scheduler.preemption import withdraw_nothing, withdraw_tokens
 from slotproof.spec.scheduler.schedule import AllocatorRaised
 from slotproof.spec.scheduler.state import Outcome
@@ -20,7 +20,9 @@ from slotproof.spec.scheduler.turn import (
     Arrived,
     CacheReset,
     Happening,
+    InputCame,
     LoadDone,
+    LoadFailed,
     Processed,
     Scheduled,
     Turn,
@@ -270,6 +272,187 @@ class TestLoads:
         assert (engine.free, engine.state.ended) == (3, {"A": Outcome.ABORTED})
         engine.take(LoadDone("A"))
         assert engine.free == 4
+
+
+class TestLoadsInStep:
+    """Request A has 2 of its 4 tokens loaded in the step that computes the others."""
+
+    def engine(self, *more: Job, **limits: Any) -> Engine:
+        loading = job("A", 4, 2, num_external_tokens=2, loads_in_step=True, load_may_fail=True)
+        engine = Engine(FCFS, 6, loading, *more, **limits)
+        engine.arrive("A")
+        return engine
+
+    def sharing(self, **limits: Any) -> Engine:
+        """B begins as A does, and hits the loaded block."""
+        return self.engine(Job("B", (ord("A"), 0, 5), (9, 9)), **limits)
+
+    def test_the_step_loads_what_it_does_not_compute(self) -> None:
+        engine = self.engine()
+        assert engine.schedule() == [(Kind.ADMIT, "A", 2)]
+        (entry,) = engine.state.steps[0]
+        assert (entry.num_loaded, entry.start, entry.num_tokens) == (2, 2, 2)
+        engine.process()
+        assert engine.state.requests["A"].num_tokens == 5
+        assert engine.state.memory[1] == ((65,), (65, 0))
+
+    def test_loaded_tokens_cost_no_budget(self) -> None:
+        engine = self.engine(budget=2)
+        assert engine.schedule() == [(Kind.ADMIT, "A", 2)]
+
+    def test_a_failed_load_is_computed_and_not_tried_again(self) -> None:
+        engine = self.engine()
+        engine.schedule()
+        turn = engine.take(Processed(failed=("A",)))
+        assert [made.kind for made in turn.decisions] == [Kind.PREEMPT]
+        assert (engine.free, engine.state.snapshot.pool.keyed) == (6, ())
+        assert engine.schedule() == [(Kind.ADMIT, "A", 4)]
+        assert engine.state.preempted == {}
+
+    def test_a_failed_load_ends_the_request_where_that_is_the_rule(self) -> None:
+        engine = self.sharing(fails_with_load=True)
+        engine.arrive("B")
+        engine.schedule()
+        engine.take(Processed(failed=("A",)))
+        assert engine.state.ended == {"A": Outcome.FAILED}
+        assert engine.state.waiting == ("B",)
+
+    def test_who_shares_a_failed_block_begins_anew_too(self) -> None:
+        engine = self.sharing()
+        engine.arrive("B")
+        assert engine.schedule() == [(Kind.ADMIT, "A", 2), (Kind.ADMIT, "B", 1)]
+        turn = engine.take(Processed(failed=("A",)))
+        assert [(made.kind, made.request_id) for made in turn.decisions] == [(Kind.PREEMPT, "B"), (Kind.PREEMPT, "A")]
+        assert engine.state.waiting == ("A", "B")
+        assert engine.state.requests["B"].num_tokens == 3
+
+    def test_who_shares_nothing_goes_on(self) -> None:
+        engine = self.engine(job("C", 2, 2))
+        engine.arrive("C")
+        engine.schedule()
+        engine.take(Processed(failed=("A",)))
+        assert (engine.state.running, engine.state.waiting) == (("C",), ("A",))
+        assert engine.state.requests["C"].num_tokens == 3
+
+    def test_a_step_ahead_is_not_trusted_with_what_failed(self) -> None:
+        engine = self.engine(max_steps_in_flight=2)
+        engine.schedule()
+        engine.schedule()
+        engine.take(Processed(failed=("A",)))
+        ((entry,),) = engine.state.steps
+        assert (entry.stale, entry.num_final) == (True, 0)
+        engine.process()
+        assert engine.state.requests["A"].num_tokens == 4
+
+    def test_an_aborted_request_leaves_no_failed_block_behind(self) -> None:
+        engine = self.engine(may_abort=("A",))
+        engine.schedule()
+        engine.take(Aborted("A"))
+        assert engine.state.snapshot.pool.keyed
+        engine.take(Processed(failed=("A",)))
+        assert (engine.free, engine.state.snapshot.pool.keyed) == (6, ())
+
+
+class TestFailedLoads:
+    """Beside the steps."""
+
+    def engine(self, **limits: Any) -> Engine:
+        engine = Engine(FCFS, 6, job("A", 4, num_external_tokens=2, load_may_fail=True), **limits)
+        engine.arrive("A")
+        engine.schedule()
+        return engine
+
+    def test_the_request_is_computed_instead(self) -> None:
+        engine = self.engine()
+        engine.take(LoadFailed("A"))
+        assert (engine.free, engine.state.unloadable) == (6, ("A",))
+        assert engine.schedule() == [(Kind.ADMIT, "A", 4)]
+
+    def test_or_it_ends(self) -> None:
+        engine = self.engine(fails_with_load=True)
+        engine.take(LoadFailed("A"))
+        assert (engine.free, engine.state.ended) == (6, {"A": Outcome.FAILED})
+
+    def test_an_aborted_request_ends_with_its_load(self) -> None:
+        engine = self.engine(may_abort=("A",))
+        engine.take(Aborted("A"), LoadFailed("A"))
+        assert (engine.free, engine.state.ended) == (6, {"A": Outcome.ABORTED})
+
+    def test_a_load_behind_a_failed_block_is_no_good(self) -> None:
+        first = job("A", 4, num_external_tokens=2, loads_in_step=True, load_may_fail=True)
+        second = Job("B", (ord("A"), 0, 5, 5, 5), (9,), num_external_tokens=4)
+        engine = Engine(FCFS, 6, first, second)
+        engine.arrive("AB")
+        assert engine.schedule() == [(Kind.ADMIT, "A", 2), (Kind.PARK, "B", 0)]
+        engine.take(Processed(failed=("A",)))
+        assert engine.state.spoiled == ("B",)
+        engine.take(LoadDone("B"))
+        assert (engine.state.loaded, engine.state.spoiled, engine.free) == ((), (), 6)
+
+
+class TestSessions:
+    """A session of two turns: 3 tokens and 2 outputs, then 2 tokens in the place of the last output, and one more."""
+
+    def engine(self, policy: Policy = FCFS) -> Engine:
+        session = Job("A", (1, 2, 3), (4, 5), followups=(((6, 7), (8,)),))
+        engine = Engine(policy, 6, session)
+        engine.arrive("A")
+        engine.step()
+        return engine
+
+    def test_a_turn_ends_and_gives_its_blocks_back(self) -> None:
+        engine = self.engine()
+        engine.schedule()
+        turn = engine.process()
+        assert [made.kind for made in turn.decisions] == [Kind.PAUSE]
+        assert (engine.state.paused, engine.free, engine.state.ended) == (("A",), 6, {})
+        assert InputCame("A") in happenings(engine.state)
+        assert Arrived("A") not in happenings(engine.state)
+
+    def test_the_next_turn_begins_without_the_last_token(self) -> None:
+        engine = self.engine()
+        engine.step()
+        engine.take(InputCame("A"))
+        assert engine.state.requests["A"].token_ids == (1, 2, 3, 4, 6, 7)
+        assert engine.schedule() == [(Kind.ADMIT, "A", 2)], "what the first turn computed is hit"
+        engine.process()
+        assert engine.state.ended == {"A": Outcome.FINISHED}
+
+    def test_a_session_that_keeps_its_blocks_goes_on_with_them(self) -> None:
+        engine = self.engine(replace(FCFS, between_turns=keep_turn))
+        engine.step()
+        assert engine.free == 4
+        engine.take(InputCame("A"))
+        assert engine.state.requests["A"].num_computed_tokens == 4
+        assert engine.schedule() == [(Kind.ADMIT, "A", 2)]
+        engine.process()
+        assert (engine.free, engine.state.ended) == (6, {"A": Outcome.FINISHED})
+
+    @pytest.mark.parametrize("followups", [(((), (1,)),), (((1,), ()),)])
+    def test_a_turn_has_input_and_output(self, followups: Any) -> None:
+        with pytest.raises(ValueError, match="an input of a session and its outputs have at least one token each"):
+            Job("A", (1,), (1,), followups=followups)
+
+
+class TestResets:
+    def test_what_runs_is_set_back_in_its_order(self) -> None:
+        engine = Engine(FCFS, 6, job("A", 2, 3), job("B", 2, 3), may_reset_running=True)
+        engine.arrive("AB")
+        engine.step()
+        assert CacheReset(preempt_running=True) in happenings(engine.state)
+        engine.take(CacheReset(preempt_running=True))
+        assert (engine.state.running, engine.state.waiting) == ((), ("A", "B"))
+        assert (engine.free, engine.state.snapshot.pool.keyed, engine.state.preempted) == (6, (), {})
+
+    def test_it_is_refused_while_a_step_in_flight_still_writes(self) -> None:
+        engine = Engine(FCFS, 6, job("A", 2, 3), may_reset_running=True)
+        engine.arrive("A")
+        engine.schedule()
+        engine.take(CacheReset(preempt_running=True))
+        assert (engine.state.running, engine.state.waiting, engine.free) == ((), ("A",), 5)
+        assert engine.state.snapshot.pool.keyed
+        engine.process()
+        assert engine.free == 6
 
 
 class TestFences:
