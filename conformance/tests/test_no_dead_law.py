@@ -30,7 +30,7 @@ from .faults import FAULTS, plant
 EPISODES = 60
 STEPS = 100
 ENOUGH = 6
-GROUPS = ("full", "window", "full,window")
+GROUPS = ("full", "window", "full,window", "partial")
 
 COUNTS, IDENTITY = Strictness.COUNTS, Strictness.IDENTITY
 
@@ -258,6 +258,18 @@ class LosesEvents(Faulty):
         return super().take_events()[1:]
 
 
+class ServesOneRowFewer(Faulty):
+    def allocate_decode(
+        self, requests: Sequence[RequestView], num_new_tokens: Sequence[int], **arguments: Any
+    ) -> Sequence[BlockIds]:
+        return super().allocate_decode(requests, num_new_tokens, **arguments)[:-1]
+
+
+class ForgetsToCopy(Faulty):
+    def take_copies(self) -> Sequence[tuple[int, int]]:
+        return super().take_copies()[:0]
+
+
 class PromisesTooMuch(Faulty):
     @wraps(ImplAdapter.can_allocate)
     def can_allocate(self, request: RequestView, num_new_tokens: int, **arguments: Any) -> bool:
@@ -287,6 +299,8 @@ ALONE: dict[str, Callable[[], Adapter]] = {
     "LOOKUP-1": FindsNothing,
     "RESET-1": NeverResets,
     "EVENT-1": LosesEvents,
+    "BATCH-1": ServesOneRowFewer,
+    "MEM-2": ForgetsToCopy,
     "CAN-1": PromisesTooMuch,
 }
 """By law, a fault that nobody else notices where the law does."""
