@@ -34,14 +34,29 @@ class Adoption:
 
     nulls[g]: leading entries that a window does not need.
     kept[g]: the hit blocks after those.
-    idle[g]: those of them that nobody holds.
+    tables[g]: nulls and kept, as the request will have them.
+    idle[g]: those of the kept that nobody holds.
     runs[g]: whether that is all of them, side by side in the queue.
+    num_idle: the idle ones of all groups.
+    held: entries that each table has with the external prefix.
     """
 
-    __slots__ = ("idle", "kept", "nulls", "runs")
+    __slots__ = ("held", "idle", "kept", "nulls", "num_idle", "runs", "tables")
 
-    def __init__(self) -> None:
+    def __init__(self, held: int) -> None:
+        self.held = held
         self.nulls: list[int] = []
         self.kept: list[Sequence[int]] = []
+        self.tables: list[list[int]] = []
         self.idle: list[Sequence[int]] = []
         self.runs: list[bool] = []
+        self.num_idle = 0
+
+    def add(self, nulls: int, kept: Sequence[int], idle: Sequence[int], run: bool) -> None:
+        """One more group."""
+        self.nulls.append(nulls)
+        self.kept.append(kept)
+        self.tables.append([*[0] * nulls, *kept] if nulls else list(kept))
+        self.idle.append(idle)
+        self.runs.append(run)
+        self.num_idle += len(idle)
