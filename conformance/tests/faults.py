@@ -227,8 +227,8 @@ FAULTS: tuple[Fault, ...] = (
                 "            self._pool.touch(kept, idle)\n"
                 "        if short:\n",
             ),
-            Edit("allocator.py", "                self._pool.touch_run(kept)\n", "                pass\n"),
-            Edit("allocator.py", "            else:\n                self._pool.touch(kept, idle)\n", ""),
+            Edit("allocator.py", "                pool.touch_run(idle)\n", "                pass\n"),
+            Edit("allocator.py", "            else:\n                pool.touch(adoption.kept[position], idle)\n", ""),
         ),
     ),
 )
