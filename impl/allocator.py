@@ -126,7 +126,7 @@ class SlotAllocator:
                 reserved_blocks,
                 has_scheduled_reqs,
             )
-        size, room = self._block_size, 0
+        size, held = self._block_size, 0
         if tables is not None:
             if (
                 # Most decode steps change nothing.
@@ -136,8 +136,8 @@ class SlotAllocator:
                 and request.status is _RUNNING
             ):
                 return self._nothing
-            room = tables.held * size
-        longest, computed = self._max_model_len, request.num_computed_tokens
+            held = tables.held
+        room, longest, computed = held * size, self._max_model_len, request.num_computed_tokens
         end = computed + num_new_tokens
         if (
             num_new_tokens <= 0
@@ -148,12 +148,14 @@ class SlotAllocator:
             or request.num_in_flight_tokens < 0
             or request.block_size != size
         ):
-            self._examine(request, room // size, num_new_tokens, 0, None, num_lookahead_tokens, 0, reserved_blocks)
+            self._examine(request, held, num_new_tokens, 0, None, num_lookahead_tokens, 0, reserved_blocks)
         queue = self._queue
         watermark = 0 if request.status is _RUNNING or not has_scheduled_reqs else self._watermark
         # Stage 0
-        if full_sequence_must_fit and self._need_whole(request, room // size, None) + watermark > queue.count:
-            return None
+        if full_sequence_must_fit:
+            final = len(request.token_ids)
+            if self._need(held, None, final if final < longest else longest, self._caps) + watermark > queue.count:
+                return None
         # Stage 1
         if self._windows and tables is not None:
             self._release_skipped(tables, computed - request.num_in_flight_tokens)
@@ -304,8 +306,8 @@ class SlotAllocator:
         blocks = self._lookup.find(request.block_hashes, limit)
         if not blocks:
             return self._nothing, 0
-        found = FoundBlocks(blocks)
-        found.request, found.found_in, found.num_dropped = request, self._pool.index, self._pool.index.num_dropped
+        found, index = FoundBlocks(blocks), self._pool.index
+        found.origin = request, index, index.num_dropped
         return found, len(blocks[0]) * self._block_size
 
     def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
@@ -543,20 +545,20 @@ class SlotAllocator:
 
     def _need_whole(self, request: Request, held: int, adoption: Adoption | None) -> int:
         """Blocks that stage 0 charges for the whole request, capped per window group (ADMIT-1)."""
-        num_tokens = len(request.token_ids)
-        if num_tokens > self._max_model_len:
-            num_tokens = self._max_model_len
-        if adoption is None and not self._windows:
-            missing = (num_tokens + self._block_size - 1) // self._block_size - held
-            return missing * self._num_groups if missing > 0 else 0
-        return self._need(held, adoption, num_tokens, self._caps)
+        return self._need(held, adoption, min(len(request.token_ids), self._max_model_len), self._caps)
 
-    def _need(self, held: int, adoption: Adoption | None, num_tokens: int, caps: Sequence[int | None] = ()) -> int:
+    def _need(self, held: int, adoption: Adoption | None, num_tokens: int, caps: list[int | None] | None = None) -> int:
         """Blocks that leave the free queue to reach `num_tokens` slots: new ones and idle hits (COUNT-1, COUNT-2)."""
         required = -(-num_tokens // self._block_size)
+        if not self._windows:
+            # Without windows nothing is capped, and all tables are alike.
+            idle = 0
+            if adoption is not None:
+                held, idle = len(adoption.tables[0]), adoption.num_idle
+            return idle + (required - held) * self._num_groups if required > held else idle
         count = 0 if adoption is None else adoption.num_idle
         for position in range(self._num_groups):
-            cap = caps[position] if caps else None
+            cap = None if caps is None else caps[position]
             wanted = required if cap is None or required < cap else cap
             if adoption is not None:
                 held = len(adoption.tables[position])

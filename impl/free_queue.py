@@ -32,16 +32,6 @@ class FreeQueue:
         self.count -= count
         return popped
 
-    def pop_one(self) -> int:
-        """Takes the block at the front."""
-        after = self.after
-        block = after[NULL_BLOCK]
-        following = after[block]
-        after[NULL_BLOCK] = following
-        self.before[following] = NULL_BLOCK
-        self.count -= 1
-        return block
-
     def remove(self, blocks: Sequence[int]) -> None:
         """Takes these blocks out from wherever they stand."""
         before, after = self.before, self.after

@@ -12,13 +12,13 @@ from slotproof.impl.request import Request
 class FoundBlocks(tuple[tuple[int, ...], ...]):
     """The blocks of a hit, one tuple per group; it knows whether it is still what the lookup found."""
 
-    found_in: PrefixIndex
-    num_dropped: int
-    request: Request
+    origin: tuple[Request, PrefixIndex, int]
+    """For which request, in which index, and how many keys had been taken away by then."""
 
     def still_offered(self, request: Request, index: PrefixIndex) -> bool:
         """Whether it was found for this request in this index, and no key was taken away since."""
-        return self.request is request and self.found_in is index and self.num_dropped == index.num_dropped
+        found_for, found_in, num_dropped = self.origin
+        return found_for is request and found_in is index and num_dropped == index.num_dropped
 
 
 class PrefixLookup:
@@ -38,9 +38,12 @@ class PrefixLookup:
 
         Null where a window does not look; an empty tuple if there is no hit.
         """
-        # Most misses are those of a first block, and cost one question.
-        if self._foremost is not None and hashes[0] not in self._foremost:
-            return ()
+        if self._foremost is not None:
+            # Most misses are those of a first block, and cost one question.
+            if hashes[0] not in self._foremost:
+                return ()
+            if self._num_groups == 1:
+                return (tuple(offered_prefix(self._foremost, hashes, limit)),)
         found: dict[int, list[int]] = {}
         for group in self._full:
             found[group] = blocks = offered_prefix(self._index.offered[group], hashes, limit)

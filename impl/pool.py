@@ -39,7 +39,13 @@ class BlockPool:
 
     def take_one(self) -> int:
         """What `take` does, for the one block that a decode step takes."""
-        block = self.queue.pop_one()
+        queue = self.queue
+        after = queue.after
+        block = after[NULL_BLOCK]
+        following = after[block]
+        after[NULL_BLOCK] = following
+        queue.before[following] = NULL_BLOCK
+        queue.count -= 1
         self.refs[block] = 1
         if self.index.hash_of[block] is not None:
             if self._events is not None:
@@ -77,7 +83,8 @@ class BlockPool:
         """Lets go of each block once, tail to head; those at 0 are queued as FREE-1 says. None of them is null."""
         refs, hash_of, all_to_back, queue = self.refs, self.index.hash_of, self._all_to_back, self.queue
         after, before = queue.after, queue.before
-        last, front, num_shared = before[NULL_BLOCK], list[int](), 0
+        front: list[int] = []
+        last, num_shared = before[NULL_BLOCK], 0
         for block in reversed(table):
             if refs[block] > 1:
                 refs[block] -= 1

@@ -112,8 +112,8 @@ FAULTS: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "            final = len(request.token_ids)\n",
-                "            final = num_tokens\n",
+                "            final = len(request.token_ids)\n            if num_tokens",
+                "            final = num_tokens\n            if num_tokens",
             ),
             Edit(
                 "pool.py",
@@ -160,9 +160,8 @@ FAULTS: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "if full_sequence_must_fit and self._need_whole(request, room // size, None) + watermark > queue",
-                "chunk = self._need(room // size, None, end)\n"
-                "        if full_sequence_must_fit and chunk + watermark > queue",
+                "if self._need(held, None, final if final < longest else longest, self._caps) + watermark > queue",
+                "if self._need(held, None, end) + watermark > queue",
             ),
             Edit(
                 "allocator.py",
@@ -250,12 +249,29 @@ SEEN_IN_THE_WILD: tuple[Fault, ...] = (
         "the hash entry of a reused block is never dropped",
         "LOOKUP-1",
         (
+            Edit("prefix_index.py", '("_several",', '("_several", "_stale",'),
+            Edit(
+                "prefix_index.py",
+                "        self.num_dropped = 0\n",
+                "        self.num_dropped = 0\n        self._stale = [{} for _ in range(num_groups)]\n",
+            ),
             Edit(
                 "prefix_index.py",
                 "                    del all_offered[group][block_hash]\n",
-                "                    pass\n",
+                "                    del all_offered[group][block_hash]\n"
+                "                    self._stale[group][block_hash] = block\n",
             ),
-            Edit("prefix_index.py", "            del self.offered[group][block_hash]\n\n", "            pass\n\n"),
+            Edit(
+                "prefix_index.py",
+                "            del self.offered[group][block_hash]\n",
+                "            del self.offered[group][block_hash]\n            self._stale[group][block_hash] = block\n",
+            ),
+            Edit("lookup.py", "if self._foremost is not None:", "if False:"),
+            Edit(
+                "lookup.py",
+                "offered_prefix(self._index.offered[group], ",
+                "offered_prefix({**self._index._stale[group], **self._index.offered[group]}, ",
+            ),
         ),
     ),
     Fault(
@@ -269,7 +285,9 @@ SEEN_IN_THE_WILD: tuple[Fault, ...] = (
                 '            self._tables["was " + request.request_id] = tables\n'
                 '        elif "was " + request.request_id in self._tables:\n'
                 '            for table in self._tables["was " + request.request_id].blocks:\n'
-                "                self._pool.release([block for block in table if block])\n",
+                "                again = self._pool.idle_among([block for block in table if block])\n"
+                "                self._pool.queue.remove(again)\n"
+                "                self._pool.queue.push_front(again)\n",
             ),
         ),
     ),

@@ -16,7 +16,7 @@ def test_runs_keep_their_order_at_the_front() -> None:
     queue.push_front([3, 1])
     queue.push_front([6, 5])
     assert (list(queue), queue.count) == ([6, 5, 3, 1], 4)
-    assert (queue.pop_one(), queue.pop_one(), list(queue), queue.count) == (6, 5, [3, 1], 2)
+    assert (queue.pop(2), list(queue), queue.count) == ([6, 5], [3, 1], 2)
 
 
 def test_removes_at_the_ends_and_in_the_middle() -> None:
