@@ -128,8 +128,9 @@ class SlotAllocator:
             )
         size, held = self._block_size, 0
         if tables is not None:
+            # Most decode steps change nothing. They are the reason why arguments are not keyword-only: that alone
+            # would add a third to their time.
             if (
-                # Most decode steps change nothing.
                 0 < num_new_tokens <= tables.quiet_until - request.num_computed_tokens - num_lookahead_tokens
                 and num_lookahead_tokens >= 0
                 and not (reserved_blocks or full_sequence_must_fit)
@@ -137,6 +138,8 @@ class SlotAllocator:
             ):
                 return self._nothing
             held = tables.held
+        # From here to stage 3 all is comparisons of few integers, so that a refusal costs little; they are written out,
+        # because one call of `min` costs as much as several of them.
         room, longest, computed = held * size, self._max_model_len, request.num_computed_tokens
         end = computed + num_new_tokens
         if (

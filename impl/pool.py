@@ -58,7 +58,7 @@ class BlockPool:
         if not blocks or self.refs[blocks[-1]]:
             return False
         # What an idle block is linked to is idle, so the links say it all. One operator reads them for all blocks.
-        return len(blocks) == 1 or itemgetter(0, *blocks[1:])(self.queue.after)[1:] == tuple(blocks[:-1])
+        return len(blocks) == 1 or itemgetter(*blocks)(self.queue.after)[1:] == tuple(blocks)[:-1]
 
     def idle_among(self, blocks: Sequence[int]) -> list[int]:
         """Those that nobody holds."""
