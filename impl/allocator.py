@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from slotproof.impl.config import AllocatorConfig
 from slotproof.impl.events import KVEvent
-from slotproof.impl.groups import SlidingWindow, ceil_div
+from slotproof.impl.groups import SlidingWindow
 from slotproof.impl.lookup import FoundBlocks, PrefixLookup
 from slotproof.impl.pool import BlockPool
 from slotproof.impl.preconditions import Hit, check_adoption, check_counts, check_span
@@ -46,7 +46,9 @@ class SlotAllocator:
         "_max_model_len",
         "_nothing",
         "_num_closed",
+        "_num_groups",
         "_pool",
+        "_queue",
         "_tables",
         "_tails",
         "_watermark",
@@ -57,6 +59,7 @@ class SlotAllocator:
         in_flight = config.max_model_len if config.max_in_flight_tokens is None else config.max_in_flight_tokens
         self._config = config
         self._groups = config.groups
+        self._num_groups = len(config.groups)
         self._block_size = config.block_size
         self._hash_size = config.hash_size or config.block_size
         self._max_model_len = config.max_model_len
@@ -69,6 +72,7 @@ class SlotAllocator:
         self._nothing: Blocks = ((),) * len(config.groups)
         self._tails = TailPool(config) if config.has_partial_hits else None
         self._pool = self._tails or BlockPool(config)
+        self._queue = self._pool.queue
         self._lookup = PrefixLookup(self._pool.index, config.groups)
         self._tables: dict[str, RequestTables] = {}
         self._deferred: deque[list[int]] = deque()
@@ -110,106 +114,111 @@ class SlotAllocator:
         """
         tables = self._tables.get(request.request_id)
         if (
-            tables is not None
-            and new_computed_blocks is None
-            and not (num_new_computed_tokens or num_external_computed_tokens or full_sequence_must_fit)
+            num_new_computed_tokens
+            or num_external_computed_tokens
+            or (new_computed_blocks and any(new_computed_blocks))
         ):
+            return self._adopt(
+                request,
+                tables,
+                num_new_tokens,
+                num_new_computed_tokens,
+                new_computed_blocks,
+                num_lookahead_tokens,
+                num_external_computed_tokens,
+                delay_cache_blocks,
+                full_sequence_must_fit,
+                reserved_blocks,
+                has_scheduled_reqs,
+            )
+        size, held = self._block_size, 0
+        if tables is not None:
             # Most decode steps change nothing. They are the reason why arguments are not keyword-only: that alone
             # would add a third to their time.
             if (
                 0 < num_new_tokens <= tables.quiet_until - request.num_computed_tokens - num_lookahead_tokens
                 and num_lookahead_tokens >= 0
-                and not reserved_blocks
+                and not (reserved_blocks or full_sequence_must_fit)
                 and request.status is _RUNNING
             ):
                 return self._nothing
-            return self._step(
-                request,
-                tables,
-                num_new_tokens,
-                num_lookahead_tokens,
-                delay_cache_blocks,
-                reserved_blocks,
-                has_scheduled_reqs,
-            )
-
-        hit, total = self._examine(
-            request,
-            tables,
-            num_new_tokens,
-            num_new_computed_tokens,
-            new_computed_blocks,
-            num_lookahead_tokens,
-            num_external_computed_tokens,
-            reserved_blocks,
-        )
-        adoption = None if tables is not None or total == 0 else self._plan_adoption(hit, total)
-        watermark = self._watermark if has_scheduled_reqs and request.status is not _RUNNING else 0
-        queue = self._pool.queue
-
+            held = tables.held
+        # From here to stage 3 all is comparisons of few integers, so that a refusal costs little; they are written out,
+        # because one call of `min` costs as much as several of them.
+        room, longest, computed = held * size, self._max_model_len, request.num_computed_tokens
+        end = computed + num_new_tokens
+        if (
+            num_new_tokens <= 0
+            or num_lookahead_tokens < 0
+            or reserved_blocks < 0
+            or not 0 <= computed <= room
+            or end > longest
+            or request.num_in_flight_tokens < 0
+            or request.block_size != size
+            or request.hash_size != self._hash_size
+        ):
+            self._examine(request, held, num_new_tokens, 0, None, num_lookahead_tokens, 0, reserved_blocks)
+        queue = self._queue
+        watermark = 0 if request.status is _RUNNING or not has_scheduled_reqs else self._watermark
         # Stage 0
-        if full_sequence_must_fit and self._need_whole(request, tables, adoption) + watermark > queue.count:
-            return None
+        if full_sequence_must_fit:
+            final = len(request.token_ids)
+            if self._need(held, None, final if final < longest else longest, self._caps) + watermark > queue.count:
+                return None
         # Stage 1
-        if tables is not None:
-            self._release_skipped(tables, total - request.num_in_flight_tokens)
+        if self._windows and tables is not None:
+            self._release_skipped(tables, computed - request.num_in_flight_tokens)
         # Stage 2
-        slots = min(total + num_new_tokens + num_lookahead_tokens, self._max_model_len)
-        if self._need(tables, adoption, slots) + watermark > queue.count - reserved_blocks:
+        slots = end + num_lookahead_tokens
+        if slots > longest:
+            slots = longest
+        missing = -((room - slots) // size) if slots > room else 0
+        if missing * self._num_groups + watermark > queue.count - reserved_blocks:
             return None
-        # Stage 3
+        # Stages 3 and 4
         if tables is None:
-            # A block to copy into is a new one, so that the answer names it.
-            covered = total if num_external_computed_tokens else total - total % self._block_size
-            tables = self._open(request.request_id, adoption, covered)
-        missing = -(-slots // self._block_size) - tables.held
-        new_blocks = self._grow(tables, missing) if missing > 0 else self._nothing
-        if self._tails is not None and adoption is not None and adoption.sources:
-            self._tails.list_copies(adoption, tables)
-        # Stage 4
-        if not delay_cache_blocks:
-            self._commit(request, tables, total + num_new_tokens)
-        self._settle(tables)
+            tables = self._tables[request.request_id] = RequestTables(self._num_groups)
+        new_blocks = self._grow(tables, missing) if missing else self._nothing
+        self._commit(request, tables, 0 if delay_cache_blocks else end)
         return new_blocks
 
-    def _step(
+    def _adopt(
         self,
         request: Request,
-        tables: RequestTables,
+        tables: RequestTables | None,
         new: int,
+        hit_tokens: int,
+        hit: Hit | None,
         lookahead: int,
+        external: int,
         delay: bool,
+        whole: bool,
         reserved: int,
         scheduled: bool,
     ) -> Blocks | None:
-        """Stages 1 to 4 for a request that holds blocks and adopts none."""
-        size, held, computed = self._block_size, tables.held, request.num_computed_tokens
-        end = computed + new
-        if (
-            new <= 0
-            or lookahead < 0
-            or reserved < 0
-            or not 0 <= computed <= held * size
-            or end > self._max_model_len
-            or request.num_in_flight_tokens < 0
-            or request.block_size != size
-        ):
-            self._examine(request, tables, new, 0, None, lookahead, 0, reserved)
-        # Stage 1
-        if self._windows:
-            self._release_skipped(tables, computed - request.num_in_flight_tokens)
-        # Stage 2
-        slots = min(end + lookahead, self._max_model_len)
-        missing = max(-(-slots // size) - held, 0)
-        watermark = self._watermark if scheduled and request.status is not _RUNNING else 0
-        if missing * len(self._groups) + watermark > self._pool.queue.count - reserved:
+        """Stages 0 to 4 for a request that takes over a hit or an external prefix: it holds nothing yet."""
+        held = 0 if tables is None else tables.held
+        found, total = self._examine(request, held, new, hit_tokens, hit, lookahead, external, reserved)
+        adoption = self._plan_adoption(found, total, external)
+        queue = self._queue
+        watermark = 0 if request.status is _RUNNING or not scheduled else self._watermark
+        # Stage 0
+        if whole and self._need_whole(request, 0, adoption) + watermark > queue.count:
             return None
-        # Stage 3
-        new_blocks = self._grow(tables, missing) if missing else self._nothing
-        # Stage 4
-        if not delay:
-            self._commit(request, tables, end)
-        self._settle(tables)
+        # Stage 2
+        end = total + new
+        slots = end + lookahead
+        if slots > self._max_model_len:
+            slots = self._max_model_len
+        if self._need(0, adoption, slots) + watermark > queue.count - reserved:
+            return None
+        # Stages 3 and 4
+        tables = self._open(request.request_id, adoption)
+        missing = -(-slots // self._block_size) - tables.held
+        new_blocks = self._grow(tables, missing) if missing > 0 else self._nothing
+        if self._tails is not None and adoption.sources:
+            self._tails.list_copies(adoption, tables)
+        self._commit(request, tables, 0 if delay else end)
         return new_blocks
 
     def decode_rows(self, requests: Sequence[Request]) -> "DecodeRows":
@@ -254,7 +263,6 @@ class SlotAllocator:
         for row in served:
             request, tables = rows.requests[row], rows.tables[row]
             self._commit(request, tables, request.num_computed_tokens + new[row])
-            self._settle(tables)
         rows.settle(served)
         return DecodeBlocks(num_served, [row for row, lack in zip(served, missing, strict=True) if lack], blocks)
 
@@ -276,9 +284,10 @@ class SlotAllocator:
         Raises `ValueError` where `allocate_slots` would.
         """
         tables = self._tables.get(request.request_id)
+        held = 0 if tables is None else tables.held
         hit, total = self._examine(
             request,
-            tables,
+            held,
             num_new_tokens,
             num_new_computed_tokens,
             new_computed_blocks,
@@ -286,15 +295,17 @@ class SlotAllocator:
             num_external_computed_tokens,
             reserved_blocks,
         )
-        adoption = None if tables is not None or total == 0 else self._plan_adoption(hit, total)
-        watermark = self._watermark if has_scheduled_reqs and request.status is not _RUNNING else 0
-        free = self._pool.queue.count
-        if full_sequence_must_fit and self._need_whole(request, tables, adoption) + watermark > free:
+        adoption = (
+            None if tables is not None or total == 0 else self._plan_adoption(hit, total, num_external_computed_tokens)
+        )
+        watermark = 0 if request.status is _RUNNING or not has_scheduled_reqs else self._watermark
+        free = self._queue.count
+        if full_sequence_must_fit and self._need_whole(request, held, adoption) + watermark > free:
             return False
         if tables is not None:
             free += self._count_releasable(tables, total - request.num_in_flight_tokens)
         slots = min(total + num_new_tokens + num_lookahead_tokens, self._max_model_len)
-        return self._need(tables, adoption, slots) + watermark <= free - reserved_blocks
+        return self._need(held, adoption, slots) + watermark <= free - reserved_blocks
 
     def get_computed_blocks(self, request: Request) -> tuple[Blocks, int]:
         """The longest hit of at most num_tokens - 1 tokens: blocks per group and tokens; changes nothing (LOOKUP-1).
@@ -311,15 +322,16 @@ class SlotAllocator:
         blocks = self._lookup.find(request.block_hashes, limit)
         if not blocks:
             return self._nothing, 0
-        found = FoundBlocks(blocks)
-        found.request, found.found_in, found.num_dropped = request, self._pool.index, self._pool.index.num_dropped
+        found, index = FoundBlocks(blocks), self._pool.index
+        found.origin = request, index, index.num_dropped
         return found, len(blocks[0]) * self._block_size
 
     def _with_tails(self, pool: TailPool, request: Request) -> tuple[Blocks, int]:
         """The longest hit, which may end inside a block."""
         limit = (len(request.token_ids) - 1) // self._block_size
-        found = FoundBlocks(self._lookup.find(request.block_hashes, limit) or self._nothing)
-        found.request, found.found_in, found.num_dropped = request, pool.index, pool.index.num_dropped
+        whole = self._lookup.find(request.block_hashes, limit) if limit > 0 else ()
+        found = FoundBlocks(whole or self._nothing)
+        found.origin = request, pool.index, pool.index.num_dropped
         length = len(found[0])
         num_tokens = length * self._block_size + found_with_tails(pool.tails, request, found, length)
         return (found, num_tokens) if num_tokens else (self._nothing, 0)
@@ -334,7 +346,6 @@ class SlotAllocator:
         if tables is not None:
             held = min(num_computed_tokens, tables.held * self._block_size)
             self._commit(request, tables, held)
-            self._settle(tables)
             if self._tails is not None and self._caching:
                 self._tails.store_parts(request, tables, min(held, len(request.token_ids)))
 
@@ -355,8 +366,8 @@ class SlotAllocator:
         tables = self._tables.pop(request.request_id, None)
         if tables is not None:
             self._num_closed += 1
-            for table in tables.live():
-                self._pool.release(reversed(table))
+            for table in tables.live() if self._windows else tables.blocks:
+                self._pool.release(table)
 
     def defer_free(self, request: Request) -> None:
         """Takes the tables out of the request; the blocks stay held until `return_deferred`.
@@ -375,7 +386,7 @@ class SlotAllocator:
         """
         if not self._deferred:
             return False
-        self._pool.release(reversed(self._deferred.popleft()))
+        self._pool.release(self._deferred.popleft())
         return True
 
     def preempt(self, request: Request) -> None:
@@ -410,12 +421,12 @@ class SlotAllocator:
     @property
     def num_free_blocks(self) -> int:
         """Blocks in the free queue, cached or not."""
-        return self._pool.queue.count
+        return self._queue.count
 
     @property
     def usage(self) -> float:
         """Share of the usable blocks that is held, 0.0 to 1.0 (POOL-4)."""
-        return 1.0 - self._pool.queue.count / self._pool.num_usable
+        return 1.0 - self._queue.count / self._pool.num_usable
 
     def block_table(self, request_id: str) -> Blocks:
         """Block ids per group, null (0) where skipped; empty tuples for a request that holds nothing."""
@@ -475,7 +486,7 @@ class SlotAllocator:
         self, rows: "DecodeRows", due: list[int], computed: list[int], new: list[int], lookahead: int
     ) -> tuple[list[int], int, list[int]]:
         """Stage 2 of a batch: the due rows that are served, how many of all rows are, and the blocks each one lacks."""
-        size, longest, left = self._block_size, self._max_model_len, self._pool.queue.count
+        size, longest, left = self._block_size, self._max_model_len, self._queue.count
         num_groups, missing = len(self._groups), list[int]()
         for position, (row, start) in enumerate(zip(due, computed, strict=True)):
             request, tables = rows.requests[row], rows.tables[row]
@@ -492,7 +503,7 @@ class SlotAllocator:
 
     def _explain_row(self, request: Request, tables: RequestTables, new: int) -> None:
         """Raises `ValueError`: says what is wrong with a row."""
-        self._examine(request, tables, new, 0, None, 0, 0, 0)
+        self._examine(request, tables.held, new, 0, None, 0, 0, 0)
         raise ValueError(
             f"allocate_decode: request {request.request_id!r} is {request.status.value}; "
             "only running requests are decoded together"
@@ -524,7 +535,9 @@ class SlotAllocator:
         for row in range(len(rows)) if reserved else due:
             request = rows.requests[row]
             request.num_computed_tokens = computed[row]
-            new_blocks = self._step(request, rows.tables[row], new[row], lookahead, False, reserved, True)
+            new_blocks = self.allocate_slots(
+                request, new[row], num_lookahead_tokens=lookahead, reserved_blocks=reserved
+            )
             rows.settle([row])
             if new_blocks is None:
                 return DecodeBlocks(row, growing, blocks)
@@ -536,7 +549,7 @@ class SlotAllocator:
     def _examine(
         self,
         request: Request,
-        tables: RequestTables | None,
+        held: int,
         new: int,
         hit_tokens: int,
         hit: Hit | None,
@@ -545,7 +558,7 @@ class SlotAllocator:
         reserved: int,
     ) -> tuple[Hit, int]:
         """Checks the call; returns the hit, empty per group if there is none, and computed + hit + external tokens."""
-        computed, held = request.num_computed_tokens, 0 if tables is None else tables.held
+        computed = request.num_computed_tokens
         total = computed + hit_tokens + external
         if (
             new < 0
@@ -569,47 +582,41 @@ class SlotAllocator:
             check_adoption(request, self._config, self._pool.index, held, hit_tokens, hit, external)
         return hit, total
 
-    def _plan_adoption(self, hit: Hit, total: int) -> Adoption:
+    def _plan_adoption(self, hit: Hit, total: int, external: int) -> Adoption:
         """What a new request takes over of `total` hit and external tokens; changes nothing."""
-        refs, adoption = self._pool.refs, Adoption()
-        for group, found in zip(self._groups, hit, strict=True):
-            skipped = group.skipped_blocks(total)
-            kept = found[skipped:]
-            adoption.nulls.append(skipped)
-            adoption.kept.append(kept)
-            run = self._pool.is_idle_run(kept)
-            adoption.runs.append(run)
-            adoption.idle.append(kept if run else [block for block in kept if refs[block] == 0])
+        # A block to copy into is a new one, so that the answer names it.
+        held = -(-total // self._block_size) if external else total // self._block_size
+        pool, adoption = self._pool, Adoption(held)
+        for position, found in enumerate(hit):
+            nulls = self._groups[position].skipped_blocks(total) if self._windows else 0
+            kept = found[nulls:] if nulls else found
+            run = pool.is_idle_run(kept)
+            adoption.add(nulls, kept, kept if run else pool.idle_among(kept), run)
         if isinstance(hit, FoundBlocks) and hit.tails:
-            adoption.sources = hit.tails
-            adoption.num_idle_sources = sum(refs[block] == 0 for block in hit.tails)
+            adoption.copy_from(hit.tails, pool.idle_among(hit.tails))
         return adoption
 
-    def _need_whole(self, request: Request, tables: RequestTables | None, adoption: Adoption | None) -> int:
+    def _need_whole(self, request: Request, held: int, adoption: Adoption | None) -> int:
         """Blocks that stage 0 charges for the whole request, capped per window group (ADMIT-1)."""
-        num_tokens = min(len(request.token_ids), self._max_model_len)
-        return self._need(tables, adoption, num_tokens, self._caps if self._windows else None)
+        return self._need(held, adoption, min(len(request.token_ids), self._max_model_len), self._caps)
 
-    def _need(
-        self,
-        tables: RequestTables | None,
-        adoption: Adoption | None,
-        num_tokens: int,
-        caps: list[int | None] | None = None,
-    ) -> int:
+    def _need(self, held: int, adoption: Adoption | None, num_tokens: int, caps: list[int | None] | None = None) -> int:
         """Blocks that leave the free queue to reach `num_tokens` slots: new ones and idle hits (COUNT-1, COUNT-2)."""
         required = -(-num_tokens // self._block_size)
-        held = 0 if tables is None else tables.held
-        if adoption is None and caps is None:
-            return max(required - held, 0) * len(self._groups)
-        count = 0 if adoption is None else adoption.num_idle_sources
-        for position in range(len(self._groups)):
+        if not self._windows:
+            # Without windows nothing is capped, and all tables are alike.
+            idle = 0
+            if adoption is not None:
+                held, idle = len(adoption.tables[0]), adoption.num_idle
+            return idle + (required - held) * self._num_groups if required > held else idle
+        count = 0 if adoption is None else adoption.num_idle
+        for position in range(self._num_groups):
             cap = None if caps is None else caps[position]
             wanted = required if cap is None or required < cap else cap
             if adoption is not None:
-                held = adoption.nulls[position] + len(adoption.kept[position])
-                count += len(adoption.idle[position])
-            count += max(wanted - held, 0)
+                held = len(adoption.tables[position])
+            if wanted > held:
+                count += wanted - held
         return count
 
     def _release_skipped(self, tables: RequestTables, processed: int) -> None:
@@ -621,7 +628,7 @@ class SlotAllocator:
                 dropped = table[nulls:skipped]
                 table[nulls:skipped] = [0] * len(dropped)
                 tables.nulls[position] = nulls + len(dropped)
-                self._pool.release(reversed(dropped))
+                self._pool.release(dropped)
 
     def _count_releasable(self, tables: RequestTables, processed: int) -> int:
         """Blocks that `_release_skipped` would return to the free queue."""
@@ -632,59 +639,67 @@ class SlotAllocator:
             for block in tables.blocks[position][tables.nulls[position] : group.skipped_blocks(processed)]
         )
 
-    def _open(self, request_id: str, adoption: Adoption | None, total: int) -> RequestTables:
+    def _open(self, request_id: str, adoption: Adoption) -> RequestTables:
         """First half of stage 3: new tables, with the hit and external prefix adopted (COMMIT-1)."""
-        tables = self._tables[request_id] = RequestTables(len(self._groups))
-        if adoption is None:
-            return tables
-        for kept, idle, run in zip(adoption.kept, adoption.idle, adoption.runs, strict=True):
-            if run:
-                self._pool.touch_run(kept)
+        pool = self._pool
+        for position, idle in enumerate(adoption.idle):
+            if adoption.runs[position]:
+                pool.touch_run(idle)
             else:
-                self._pool.touch(kept, idle)
+                pool.touch(adoption.kept[position], idle)
         if self._tails is not None and adoption.sources:
             self._tails.pin_sources(adoption)
-        tables.blocks = [[*[0] * nulls, *kept] for nulls, kept in zip(adoption.nulls, adoption.kept, strict=True)]
-        tables.nulls = adoption.nulls
+        tables = self._tables[request_id] = RequestTables(0)
+        tables.blocks, tables.nulls, tables.held = adoption.tables, adoption.nulls, adoption.held
         tables.cached = [len(table) for table in tables.blocks]
         tables.considered = min(tables.cached)
-        tables.held = ceil_div(total, self._block_size)
         for table in tables.blocks:
-            table += self._pool.take(tables.held - len(table))
+            if tables.held > len(table):
+                table += pool.take(tables.held - len(table))
         return tables
 
     def _grow(self, tables: RequestTables, missing: int) -> Blocks:
         """Second half of stage 3: pops what is missing, group by group (COMMIT-2)."""
         tables.held += missing
-        new_blocks: list[tuple[int, ...]] = []
+        popped: list[tuple[int, ...]] = []
         for table in tables.blocks:
-            popped = self._pool.take(missing)
-            table += popped
-            new_blocks.append(tuple(popped))
-        return tuple(new_blocks)
+            if missing == 1:
+                block = self._pool.take_one()
+                table.append(block)
+                popped.append((block,))
+            else:
+                blocks = self._pool.take(missing)
+                table += blocks
+                popped.append(tuple(blocks))
+        return tuple(popped)
 
     def _commit(self, request: Request, tables: RequestTables, num_tokens: int) -> None:
-        """Stage 4: keys the full blocks of the finalized tokens among the first `num_tokens` (HASH-1, HASH-2)."""
-        full = min(num_tokens, len(request.token_ids)) // self._block_size
-        if full <= tables.considered or not self._caching:
-            return
-        cached = tables.cached
-        if cached is None:
-            cached = tables.cached = [0] * len(self._groups)
-        for position, table in enumerate(tables.blocks):
-            if full > cached[position]:
-                self._pool.store_keys(request, table, cached[position], full, position)
-                cached[position] = full
-        tables.considered = full
+        """Stage 4: keys the full blocks of the finalized tokens among the first `num_tokens` (HASH-1, HASH-2).
 
-    def _settle(self, tables: RequestTables) -> None:
-        """Works out how far calls can reach before a pop, a key or a release is due."""
+        Works out, then, how far calls can reach before a pop, a key or a release is due.
+        """
         size = self._block_size
         quiet = tables.held * size
-        if quiet > self._max_model_len:
-            quiet = self._max_model_len
-        if self._caching and quiet >= (tables.considered + 1) * size:
-            quiet = (tables.considered + 1) * size - 1
-        for position, group in self._windows:
-            quiet = min(quiet, group.release_point(tables.nulls[position]))
-        tables.quiet_until = quiet
+        if self._caching:
+            due = (tables.considered + 1) * size
+            final = len(request.token_ids)
+            if num_tokens >= due and final >= due:
+                self._key(request, tables, (num_tokens if num_tokens < final else final) // size)
+                due = (tables.considered + 1) * size
+            if due <= quiet:
+                quiet = due - 1
+        if self._windows:
+            quiet = min(quiet, *(group.release_point(tables.nulls[position]) for position, group in self._windows))
+        tables.quiet_until = quiet if quiet < self._max_model_len else self._max_model_len
+
+    def _key(self, request: Request, tables: RequestTables, full: int) -> None:
+        """Gives the first `full` blocks of every table their keys, as far as that was not considered before."""
+        cached = tables.cached
+        if cached is None:
+            cached = tables.cached = [0] * self._num_groups
+        tables.considered = full
+        for position, table in enumerate(tables.blocks):
+            start = cached[position]
+            if full > start:
+                cached[position] = full
+                self._pool.store_keys(request, table, start, full, position)

@@ -15,8 +15,8 @@ class FreeQueue:
     __slots__ = ("after", "before", "count")
 
     def __init__(self, num_blocks: int) -> None:
-        self.after = [*range(1, num_blocks), NULL_BLOCK]
-        self.before = [num_blocks - 1, *range(num_blocks - 1)]
+        self.after: list[int] = [*range(1, num_blocks), NULL_BLOCK]
+        self.before: list[int] = [num_blocks - 1, *range(num_blocks - 1)]
         self.count = num_blocks - 1
 
     def pop(self, count: int) -> list[int]:
@@ -50,14 +50,7 @@ class FreeQueue:
 
     def push_front(self, blocks: Sequence[int]) -> None:
         """Puts a run at the front; its first block becomes the next one popped."""
-        self._insert(NULL_BLOCK, blocks, self.after[NULL_BLOCK])
-
-    def push_back(self, blocks: Sequence[int]) -> None:
-        """Puts a run at the back; its last block becomes the last one popped."""
-        self._insert(self.before[NULL_BLOCK], blocks, NULL_BLOCK)
-
-    def _insert(self, left: int, blocks: Sequence[int], right: int) -> None:
-        before, after = self.before, self.after
+        before, after, left, right = self.before, self.after, NULL_BLOCK, self.after[NULL_BLOCK]
         for block in blocks:
             after[left] = block
             before[block] = left

@@ -1,6 +1,7 @@
 """Prefix hits: the longest prefix that every group can serve from the index (LOOKUP-1)."""
 
 from collections.abc import Sequence
+from itertools import islice, repeat, takewhile
 
 from slotproof.impl.free_queue import NULL_BLOCK
 from slotproof.impl.groups import Group, SlidingWindow
@@ -14,43 +15,44 @@ class FoundBlocks(tuple[tuple[int, ...], ...]):
     tails: where a hit ends inside a block, the block of each group to copy the last `tail_tokens` tokens from.
     """
 
-    found_in: PrefixIndex
-    num_dropped: int
-    request: Request
+    origin: tuple[Request, PrefixIndex, int]
+    """For which request, in which index, and how many keys had been taken away by then."""
     tails: tuple[int, ...] = ()
     tail_tokens: int = 0
 
     def still_offered(self, request: Request, index: PrefixIndex) -> bool:
         """Whether it was found for this request in this index, and no key was taken away since."""
-        return self.request is request and self.found_in is index and self.num_dropped == index.num_dropped
+        found_for, found_in, num_dropped = self.origin
+        return found_for is request and found_in is index and num_dropped == index.num_dropped
 
 
 class PrefixLookup:
     """Finds hits in one index; changes nothing."""
 
-    __slots__ = ("_full", "_index", "_num_groups", "_windows")
+    __slots__ = ("_foremost", "_full", "_index", "_num_groups", "_windows")
 
     def __init__(self, index: PrefixIndex, groups: Sequence[Group]) -> None:
         self._index = index
         self._num_groups = len(groups)
         self._windows = [(at, group.hit_run) for at, group in enumerate(groups) if isinstance(group, SlidingWindow)]
         self._full = [at for at, group in enumerate(groups) if not isinstance(group, SlidingWindow)]
+        self._foremost = index.offered[self._full[0]] if self._full else None
 
     def find(self, hashes: Sequence[bytes], limit: int) -> tuple[tuple[int, ...], ...]:
         """The blocks of the longest hit of at most `limit` blocks, the same number in every group.
 
         Null where a window does not look; an empty tuple if there is no hit.
         """
+        if self._foremost is not None:
+            # Most misses are those of a first block, and cost one question.
+            if hashes[0] not in self._foremost:
+                return ()
+            if self._num_groups == 1:
+                return (tuple(offered_prefix(self._foremost, hashes, limit)),)
         found: dict[int, list[int]] = {}
         for group in self._full:
-            found[group] = blocks = []
-            offered = self._index.offered[group]
-            for position in range(limit):
-                block = offered.get(hashes[position])
-                if block is None:
-                    limit = position
-                    break
-                blocks.append(block)
+            found[group] = blocks = offered_prefix(self._index.offered[group], hashes, limit)
+            limit = len(blocks)
             if not limit:
                 return ()
         if not self._windows:
@@ -89,3 +91,9 @@ class PrefixLookup:
             else:
                 return length
         return 0
+
+
+def offered_prefix(offered: dict[bytes, int], hashes: Sequence[bytes], limit: int) -> list[int]:
+    """The blocks of the first `limit` hashes, up to the first that is not offered: one loop in C."""
+    # Block 0 is never offered, so it can stand for a miss.
+    return list(takewhile(bool, map(offered.get, islice(hashes, limit), repeat(NULL_BLOCK))))

@@ -1,6 +1,7 @@
 """The block pool: reference counts, the free queue, the prefix index, and the events of their changes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from operator import itemgetter
 
 from slotproof.impl.config import LRU, AllocatorConfig
 from slotproof.impl.events import AllBlocksCleared, BlockRemoved, BlockStored, KVEvent
@@ -36,17 +37,33 @@ class BlockPool:
             refs[block] = 1
         return taken
 
+    def take_one(self) -> int:
+        """What `take` does, for the one block that a decode step takes."""
+        queue = self.queue
+        after = queue.after
+        block = after[NULL_BLOCK]
+        following = after[block]
+        after[NULL_BLOCK] = following
+        queue.before[following] = NULL_BLOCK
+        queue.count -= 1
+        self.refs[block] = 1
+        if self.index.hash_of[block] is not None:
+            if self._events is not None:
+                self._note_removals([block])
+            self.index.drop_one(block)
+        return block
+
     def is_idle_run(self, blocks: Sequence[int]) -> bool:
         """Whether all are idle and stand side by side, the last one first, as a table's do since it was freed."""
-        if not blocks:
+        if not blocks or self.refs[blocks[-1]]:
             return False
-        refs, after = self.refs, self.queue.after
-        right = after[blocks[0]]
-        for block in blocks:
-            if refs[block] or after[block] != right:
-                return False
-            right = block
-        return True
+        # What an idle block is linked to is idle, so the links say it all. One operator reads them for all blocks.
+        return len(blocks) == 1 or itemgetter(*blocks)(self.queue.after)[1:] == tuple(blocks)[:-1]
+
+    def idle_among(self, blocks: Sequence[int]) -> list[int]:
+        """Those that nobody holds."""
+        refs = self.refs
+        return [block for block in blocks if not refs[block]]
 
     def touch(self, blocks: Sequence[int], idle: Sequence[int]) -> None:
         """Holds keyed blocks, each named once, once more; those of them that are `idle` leave the queue (COMMIT-1)."""
@@ -62,29 +79,38 @@ class BlockPool:
         for block in blocks:
             refs[block] = 1
 
-    def release(self, blocks: Iterable[int]) -> None:
-        """Lets go of each block once, in order; those at 0 are queued as FREE-1 says. None of them is null."""
-        refs, hash_of, all_to_back = self.refs, self.index.hash_of, self._all_to_back
+    def release(self, table: Sequence[int]) -> None:
+        """Lets go of each block once, tail to head; those at 0 are queued as FREE-1 says. None of them is null."""
+        refs, hash_of, all_to_back, queue = self.refs, self.index.hash_of, self._all_to_back, self.queue
+        after, before = queue.after, queue.before
         front: list[int] = []
-        back: list[int] = []
-        for block in blocks:
+        last, num_shared = before[NULL_BLOCK], 0
+        for block in reversed(table):
             if refs[block] > 1:
                 refs[block] -= 1
+                num_shared += 1
                 continue
             refs[block] = 0
-            if all_to_back or hash_of[block] is not None:
-                back.append(block)
-            else:
+            if hash_of[block] is None and not all_to_back:
                 front.append(block)
+            else:
+                # Joins the back at once; the queue's end is closed after the loop.
+                after[last] = block
+                before[block] = last
+                last = block
+        after[last] = NULL_BLOCK
+        before[NULL_BLOCK] = last
+        queue.count += len(table) - num_shared - len(front)
         if front:
-            self.queue.push_front(front)
-        if back:
-            self.queue.push_back(back)
+            queue.push_front(front)
 
     def store_keys(self, request: Request, table: Sequence[int], start: int, end: int, group: int) -> None:
         """Keys the non-null entries `start`..`end` - 1 of a table of `group` (HASH-2)."""
         hashes = request.block_hashes
-        self.index.add(group, table, hashes, start, end)
+        if end - start == 1:
+            self.index.add_one(group, table[start], hashes[start])
+        else:
+            self.index.add(group, table, hashes, start, end)
         if self._events is None:
             return
         stored = tuple(hashes[position] for position in range(start, end) if table[position] != NULL_BLOCK)

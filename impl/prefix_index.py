@@ -8,21 +8,22 @@ from slotproof.impl.free_queue import NULL_BLOCK
 class PrefixIndex:
     """Maps (hash, group) to the block keyed first that still carries it (INDEX-1).
 
-    `offered[group]` maps a hash to that block. `num_dropped` grows with every key taken away, so what was offered
-    at an equal number still is. Blocks are not de-duplicated: those sharing a key form a ring through two flat
-    integer lists, in the order they were keyed, so adding and dropping are O(1). `hash_of[b]` is None for a keyless
-    block; `group_of[b]` has a meaning only for a keyed one.
+    `offered[group]` maps a hash to that block. Blocks are not de-duplicated: where several carry one key,
+    `twins[group]` has all of them in the order they were keyed. Few keys have twins, so most changes are to one
+    dictionary entry.
+    `num_dropped` grows with every call that takes keys away, so what was offered at an equal number still is.
+    `hash_of[b]` is None for a keyless block; `group_of[b]` has a meaning only for a keyed one, among several groups.
     """
 
-    __slots__ = ("_after", "_before", "group_of", "hash_of", "num_dropped", "offered")
+    __slots__ = ("_several", "group_of", "hash_of", "num_dropped", "offered", "twins")
 
     def __init__(self, num_blocks: int, num_groups: int) -> None:
         self.offered: list[dict[bytes, int]] = [{} for _ in range(num_groups)]
-        self._after = list(range(num_blocks))
-        self._before = list(range(num_blocks))
+        self.twins: list[dict[bytes, dict[int, None]]] = [{} for _ in range(num_groups)]
         self.hash_of: list[bytes | None] = [None] * num_blocks
         self.group_of = [0] * num_blocks
         self.num_dropped = 0
+        self._several = num_groups > 1
 
     def first_stale(self, group: int, blocks: Sequence[int], hashes: Sequence[bytes], nulls: int) -> int | None:
         """First position whose block does not carry its hash in `group`; the first `nulls` blocks may be null."""
@@ -42,43 +43,61 @@ class PrefixIndex:
 
         Null entries are passed over.
         """
-        hash_of, group_of, offered = self.hash_of, self.group_of, self.offered[group]
-        for position in range(start, end):
-            block = table[position]
+        hash_of, group_of, offer, several = self.hash_of, self.group_of, self.offered[group].setdefault, self._several
+        for block, block_hash in zip(table[start:end], hashes[start:end], strict=True):
             if block != NULL_BLOCK:
-                hash_of[block] = block_hash = hashes[position]
-                group_of[block] = group
-                first = offered.setdefault(block_hash, block)
+                hash_of[block] = block_hash
+                if several:
+                    group_of[block] = group
+                first = offer(block_hash, block)
                 if first != block:
-                    self._join(first, block)
+                    self.twins[group].setdefault(block_hash, {first: None})[block] = None
+
+    def add_one(self, group: int, block: int, block_hash: bytes) -> None:
+        """What `add` does, for the one block that a decode step fills."""
+        if block != NULL_BLOCK:
+            self.hash_of[block] = block_hash
+            self.group_of[block] = group
+            first = self.offered[group].setdefault(block_hash, block)
+            if first != block:
+                self.twins[group].setdefault(block_hash, {first: None})[block] = None
 
     def drop(self, blocks: Iterable[int]) -> None:
         """Takes the keys of these blocks away; keyless ones are passed over."""
-        hash_of, group_of, after, offered = self.hash_of, self.group_of, self._after, self.offered
+        hash_of, group_of, all_offered, all_twins = self.hash_of, self.group_of, self.offered, self.twins
+        dropped = False
         for block in blocks:
             block_hash = hash_of[block]
-            if block_hash is None:
-                continue
-            hash_of[block] = None
+            if block_hash is not None:
+                hash_of[block] = None
+                dropped = True
+                group = group_of[block]
+                if block_hash in all_twins[group]:
+                    self._leave(group, block_hash, block)
+                else:
+                    del all_offered[group][block_hash]
+        if dropped:
             self.num_dropped += 1
-            if after[block] == block:
-                del offered[group_of[block]][block_hash]
-            else:
-                self._leave(block, block_hash)
 
-    def _join(self, first: int, block: int) -> None:
-        """Puts a block at the end of the ring of `first`."""
-        last = self._before[first]
-        self._after[last] = self._before[first] = block
-        self._before[block], self._after[block] = last, first
+    def drop_one(self, block: int) -> None:
+        """Takes the key of this block away, which it has."""
+        block_hash, group = self.hash_of[block], self.group_of[block]
+        assert block_hash is not None
+        self.hash_of[block] = None
+        self.num_dropped += 1
+        if block_hash in self.twins[group]:
+            self._leave(group, block_hash, block)
+        else:
+            del self.offered[group][block_hash]
 
-    def _leave(self, block: int, block_hash: bytes) -> None:
-        """Takes a block out of its ring of several; the next one is offered in its place."""
-        offered, after, before = self.offered[self.group_of[block]], self._after[block], self._before[block]
+    def _leave(self, group: int, block_hash: bytes, block: int) -> None:
+        """Takes a block away from its twins; the next one is offered in its place."""
+        offered, twins = self.offered[group], self.twins[group][block_hash]
+        del twins[block]
         if offered[block_hash] == block:
-            offered[block_hash] = after
-        self._after[before], self._before[after] = after, before
-        self._after[block] = self._before[block] = block
+            offered[block_hash] = next(iter(twins))
+        if len(twins) == 1:
+            del self.twins[group][block_hash]
 
     def clear(self) -> None:
         """Takes every key away (RESET-1)."""
@@ -86,10 +105,6 @@ class PrefixIndex:
 
     def __iter__(self) -> Iterator[int]:
         """Keyed blocks; those sharing a key in the order they were keyed."""
-        for offered in self.offered:
-            for first in offered.values():
-                yield first
-                block = self._after[first]
-                while block != first:
-                    yield block
-                    block = self._after[block]
+        for offered, twins in zip(self.offered, self.twins, strict=True):
+            for block_hash, first in offered.items():
+                yield from twins.get(block_hash, (first,))

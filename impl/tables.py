@@ -34,18 +34,38 @@ class Adoption:
 
     nulls[g]: leading entries that a window does not need.
     kept[g]: the hit blocks after those.
-    idle[g]: those of them that nobody holds.
+    tables[g]: nulls and kept, as the request will have them.
+    idle[g]: those of the kept that nobody holds.
     runs[g]: whether that is all of them, side by side in the queue.
-    sources[g]: the block that the rest of a hit is to be copied from, where it ends inside a block; `num_idle_sources`
-    of them nobody holds.
+    sources[g]: the block that the rest of a hit is to be copied from, where it ends inside a block.
+    idle_sources: those of them that nobody holds.
+    num_idle: the idle ones of all groups, sources too.
+    held: entries that each table has with the external prefix.
     """
 
-    __slots__ = ("idle", "kept", "nulls", "num_idle_sources", "runs", "sources")
+    __slots__ = ("held", "idle", "idle_sources", "kept", "nulls", "num_idle", "runs", "sources", "tables")
 
-    def __init__(self) -> None:
+    def __init__(self, held: int) -> None:
+        self.held = held
         self.nulls: list[int] = []
         self.kept: list[Sequence[int]] = []
+        self.tables: list[list[int]] = []
         self.idle: list[Sequence[int]] = []
         self.runs: list[bool] = []
         self.sources: Sequence[int] = ()
-        self.num_idle_sources = 0
+        self.idle_sources: Sequence[int] = ()
+        self.num_idle = 0
+
+    def copy_from(self, sources: Sequence[int], idle: Sequence[int]) -> None:
+        """The end of the hit is to be copied from these blocks."""
+        self.sources, self.idle_sources = sources, idle
+        self.num_idle += len(idle)
+
+    def add(self, nulls: int, kept: Sequence[int], idle: Sequence[int], run: bool) -> None:
+        """One more group."""
+        self.nulls.append(nulls)
+        self.kept.append(kept)
+        self.tables.append([*[0] * nulls, *kept] if nulls else list(kept))
+        self.idle.append(idle)
+        self.runs.append(run)
+        self.num_idle += len(idle)

@@ -41,6 +41,10 @@ class TailIndex(PrefixIndex):
                     del offered[part]
             self.parts_of[block] = []
 
+    def drop_one(self, block: int) -> None:
+        """Takes the key of this block away, and what it offers for copying."""
+        self.drop([block])
+
     def rename(self, blocks: Sequence[int]) -> None:
         """Takes the keys of these blocks away, which are about to get longer ones; their parts stay."""
         super().drop(blocks)
@@ -134,7 +138,7 @@ class TailPool(BlockPool):
 
     def pin_sources(self, adoption: Adoption) -> None:
         """Holds what is to be copied, before anything is popped (COMMIT-1)."""
-        self.touch(adoption.sources, [block for block in adoption.sources if self.refs[block] == 0])
+        self.touch(adoption.sources, adoption.idle_sources)
 
     def list_copies(self, adoption: Adoption, tables: RequestTables) -> None:
         """Puts a pair a group on the copy list, into the first block behind the hit, and holds that too (MEM-2)."""
@@ -154,7 +158,7 @@ class TailPool(BlockPool):
             return False
         source, destination = self.copies.popleft()
         self._taken = max(self._taken - 1, 0)
-        self.release([destination, source])
+        self.release([source, destination])
         return True
 
 

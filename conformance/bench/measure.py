@@ -11,21 +11,25 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TextIO
 
+from slotproof.conformance.bare import Bare
 from slotproof.conformance.bench.batches import BATCHES, Batch
 from slotproof.conformance.bench.batches import sample as sample_batch
 from slotproof.conformance.bench.cases import CASES, Case
 from slotproof.conformance.bench.floor import FLOORS, Flat
+from slotproof.conformance.bench.memory import MOVES, Memory
+from slotproof.conformance.bench.trace import NAME as TRACE
+from slotproof.conformance.bench.trace import Trace
 from slotproof.conformance.bench.world import World
 from slotproof.conformance.errors import SetupError
 from slotproof.conformance.targets.registry import load_bare
 
 WARMUPS = 1
 
-OURS, SINGLE, FLOOR = "impl", "single", "floor"
+OURS, SINGLE, FLOOR, PLAIN = "impl", "single", "floor", "plain"
 
 
 def main(order: str) -> None:
-    """Carry out an order: JSON with `sides`, `cases`, `blocks` and `values`."""
+    """Carry out an order: JSON with `sides`, `cases`, `blocks`, `values` and `trace`."""
     results = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     sys.stdout = sys.stderr
@@ -56,6 +60,33 @@ def measure(order: dict[str, Any], results: TextIO) -> None:
                 for side, sample in batch_samples(batch, worlds):
                     us = median(batch_runner, f"{batch.name} {num_blocks} {side}", sample, batch.rows * batch.steps)
                     write(results, {"case": batch.name, "blocks": num_blocks, "side": side, "us": us})
+    measure_trace(order, sides, new_runner(3), results)
+    measure_memory(order["cases"], runner, results)
+
+
+def measure_trace(order: dict[str, Any], sides: list[Bare], runner: Any, results: TextIO) -> None:
+    """The whole trace in every pool, where there is one."""
+    if TRACE not in order["cases"]:
+        return
+    trace = Trace(order["trace"])
+    for num_blocks in order["blocks"]:
+        for side in sides:
+            sample = partial(trace.sample, side, num_blocks)
+            us = median(runner, f"{TRACE} {num_blocks} {side.name}", sample, len(trace.requests))
+            write(results, {"case": TRACE, "blocks": num_blocks, "side": side.name, "us": us})
+
+
+def measure_memory(cases: list[str], runner: Any, results: TextIO) -> None:
+    """Our memory and plain operators, on the device that there is."""
+    moves = [move for move in MOVES if move.name in cases]
+    if not moves:
+        return
+    memory = Memory()
+    for move in moves:
+        for side, scattered in ((OURS, True), (PLAIN, False)):
+            us = median(runner, f"{move.name} {side}", partial(memory.sample, move, scattered), memory.num_moved)
+            line = {"case": move.name, "blocks": memory.num_blocks, "side": side, "us": us}
+            write(results, line | {"device": memory.device})
 
 
 def batch_samples(batch: Batch, worlds: list[World]) -> Iterator[tuple[str, Callable[[], float]]]:

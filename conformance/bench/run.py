@@ -14,6 +14,9 @@ from slotproof.conformance.bench.batches import BATCHES
 from slotproof.conformance.bench.cases import CASES
 from slotproof.conformance.bench.floor import FLOORS
 from slotproof.conformance.bench.measure import OURS
+from slotproof.conformance.bench.memory import MOVES
+from slotproof.conformance.bench.trace import NAME as TRACE
+from slotproof.conformance.bench.trace import trace_path
 from slotproof.conformance.errors import SetupError
 from slotproof.conformance.remote import command_in
 
@@ -36,10 +39,12 @@ class Timings:
 
     versions: dict[str, str] = field(default_factory=dict)
     us: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
+    device: str = ""
 
     def add(self, line: dict[str, Any]) -> None:
         """Note one measurement."""
         self.us.setdefault((line["case"], line["blocks"]), {})[line["side"]] = line["us"]
+        self.device = line.get("device", self.device)
 
     def ratio(self, case: str, num_blocks: int, peer: str) -> float | None:
         """How often the peer's time holds ours."""
@@ -83,6 +88,7 @@ def run(
     """
     sides = [OURS, *([peer.name] if peer is not None else [])]
     order = {"sides": sides, "cases": list(cases), "blocks": list(blocks), "values": values}
+    order["trace"] = str(trace_path())
     python = sys.executable if peer is None else peer.python
     command = command_in(python, "slotproof.conformance.bench.measure", json.dumps(order), packages=["pyperf"])
     timings, done = Timings(), 0
@@ -107,4 +113,6 @@ def number_of_measurements(cases: Sequence[str], blocks: Sequence[int], peer: Pe
     """How many medians a run will report."""
     singles = sum(1 + (peer is not None) + (case.name in FLOORS) for case in CASES if case.name in cases)
     fitting = sum(batch.fits(size) for batch in BATCHES for size in blocks if batch.name in cases)
-    return singles * len(blocks) + fitting * (2 + (peer is not None))
+    traces = (1 + (peer is not None)) * len(blocks) if TRACE in cases else 0
+    moves = 2 * sum(move.name in cases for move in MOVES)
+    return singles * len(blocks) + fitting * (2 + (peer is not None)) + traces + moves

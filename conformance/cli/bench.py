@@ -10,8 +10,11 @@ from rich.console import Console
 from slotproof.conformance.bench import explorer
 from slotproof.conformance.bench.batches import BATCHES
 from slotproof.conformance.bench.cases import CASES
-from slotproof.conformance.bench.measure import FLOOR, OURS, SINGLE
+from slotproof.conformance.bench.measure import FLOOR, OURS, PLAIN, SINGLE
+from slotproof.conformance.bench.memory import MOVES, Move
 from slotproof.conformance.bench.run import Peer, Timings, find_peer, number_of_measurements, run
+from slotproof.conformance.bench.trace import FILE, FOLDER, WHAT, trace_path
+from slotproof.conformance.bench.trace import NAME as TRACE
 from slotproof.conformance.bench.world import PROMPT_BLOCKS
 from slotproof.conformance.cli.options import AsJson
 from slotproof.conformance.cli.output import new_console, new_table, print_json, print_text, progress_bar
@@ -49,7 +52,8 @@ def command(
 
     Both are called in one process as an engine calls them, by their public names with keyword arguments; hashing is
     done before, events are off. Times are medians of CPU time, in microseconds a call. *floor* is the same effect on
-    flat lists in one function without checks: what Python needs at least. *single* is our call row by row.
+    flat lists in one function without checks: what Python needs at least. *single* is our call row by row, *plain* the
+    device moving as many bytes in one piece. SLOTPROOF_TRACES names the folder of the recorded traces.
 
     Exit code 0: measured. 2: it could not be measured.
     """
@@ -76,16 +80,20 @@ def known_cases(named: list[str]) -> list[str]:
     Raises:
         SetupError: for a name that no case has.
     """
-    names = [case.name for case in CASES] + [batch.name for batch in BATCHES]
+    singles, with_torch = [case.name for case in CASES], [batch.name for batch in BATCHES]
+    with_torch += [move.name for move in MOVES]
+    names = [*singles, *with_torch, TRACE]
     for name in named:
         if name not in (*names, explorer.NAME):
             raise SetupError(f"there is no case {name!r}; the cases are {', '.join((*names, explorer.NAME))}")
-    if importlib.util.find_spec("torch") is None:
-        batches = [name for name in named if name not in {explorer.NAME, *(case.name for case in CASES)}]
-        if batches:
-            raise SetupError(f"the case {batches[0]} needs torch; install it with pip install 'slotproof[torch]'")
-        names = [case.name for case in CASES]
-    return [name for name in named if name != explorer.NAME] if named else names
+    if TRACE in named and trace_path() is None:
+        raise SetupError(f"the case {TRACE} needs {FILE}; let {FOLDER} name the folder that has it")
+    lacks_torch = importlib.util.find_spec("torch") is None
+    for name in named:
+        if lacks_torch and name in with_torch:
+            raise SetupError(f"the case {name} needs torch; install it with pip install 'slotproof[torch]'")
+    possible = [*singles, *([] if lacks_torch else with_torch), *([] if trace_path() is None else [TRACE])]
+    return [name for name in named if name != explorer.NAME] if named else possible
 
 
 def print_pace(pace: Speed | None) -> None:
@@ -108,8 +116,9 @@ def as_document(timings: Timings, peer: Peer | None) -> dict[str, Any]:
                 "ours_us": sides[OURS],
                 "floor_us": sides.get(FLOOR),
                 "single_us": sides.get(SINGLE),
+                "plain_us": sides.get(PLAIN),
                 "peer": name,
-                "peer_us": None if name is None else sides[name],
+                "peer_us": None if name is None else sides.get(name),
                 "ratio": None if name is None else timings.ratio(case, num_blocks, name),
             }
             for (case, num_blocks), sides in timings.us.items()
@@ -128,6 +137,10 @@ def print_timings(timings: Timings, sizes: list[int], peer: Peer | None) -> None
     for size in sizes:
         print_table(console, timings, size, f"pool of {size:,} blocks", singles, FLOOR, peer)
         print_table(console, timings, size, "decode step of a batch, µs a row", batches, SINGLE, peer)
+        print_table(console, timings, size, "whole trace, µs a request", {TRACE: WHAT}, None, peer)
+    print_moves(console, timings)
+    if trace_path() is None:
+        print_text(console, f"The whole trace was left out: no folder with {FILE} is named by {FOLDER}.")
     if peer is None:
         print_text(console, f"No peer: vLLM cannot be imported here. To compare, {HOW_TO_GET} with --peer.")
         return
@@ -146,21 +159,46 @@ def print_timings(timings: Timings, sizes: list[int], peer: Peer | None) -> None
 
 
 def print_table(
-    console: Console, timings: Timings, size: int, title: str, words: dict[str, str], beside: str, peer: Peer | None
+    console: Console,
+    timings: Timings,
+    size: int,
+    title: str,
+    words: dict[str, str],
+    beside: str | None,
+    peer: Peer | None,
 ) -> None:
     """The cases of one kind: ours, what stands beside it (the floor, or our single call), and the peer."""
-    columns = ["µs", beside, "ratio"] + ([peer.name, "faster"] if peer is not None else [])
+    columns = ["µs", *([beside, "ratio"] if beside else []), *([peer.name, "faster"] if peer is not None else [])]
     table = new_table("case", title, *columns, right=columns)
     for (case, num_blocks), sides in timings.us.items():
         if num_blocks == size and case in words:
-            ours, other = sides[OURS], sides.get(beside)
-            cells = ["", ""] if other is None else [in_us(other), f"{max(ours, other) / min(ours, other):.1f}"]
+            ours, other = sides[OURS], sides.get(beside) if beside else None
+            cells = ["", ""] if beside else []
+            if other is not None:
+                cells = [in_us(other), f"{max(ours, other) / min(ours, other):.1f}"]
             if peer is not None:
                 cells += [in_us(sides[peer.name]), f"{sides[peer.name] / ours:.1f}"]
             table.add_row(case, words[case], in_us(ours), *cells)
     if table.row_count:
         console.print(table)
         console.print()
+
+
+def print_moves(console: Console, timings: Timings) -> None:
+    """The memory's bandwidth, beside that of plain operators."""
+    table = new_table("case", f"KV memory on {timings.device}, GB/s", "ours", PLAIN, right=["ours", PLAIN])
+    for (case, _), sides in timings.us.items():
+        for move in MOVES:
+            if move.name == case:
+                table.add_row(case, move.what, in_rate(move, sides[OURS]), in_rate(move, sides[PLAIN]))
+    if table.row_count:
+        console.print(table)
+        console.print()
+
+
+def in_rate(move: Move, us_a_block: float) -> str:
+    """Gigabytes a second."""
+    return f"{move.gigabytes_a_second(us_a_block):.1f}"
 
 
 def in_us(us: float) -> str:

@@ -86,8 +86,8 @@ FAULTS: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "                count += len(adoption.idle[position])\n",
-                "",
+                "count = 0 if adoption is None else adoption.num_idle",
+                "count = 0",
             ),
         ),
     ),
@@ -97,16 +97,16 @@ FAULTS: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "has_scheduled_reqs and request.status is not _RUNNING else 0\n        queue =",
-                "has_scheduled_reqs else 0\n        queue =",
+                "0 if request.status is _RUNNING or not has_scheduled_reqs else self._watermark\n        # Stage 0",
+                "self._watermark if has_scheduled_reqs else 0\n        # Stage 0",
             ),
-            Edit("allocator.py", "if scheduled and request.status is not _RUNNING else", "if scheduled else"),
+            Edit("allocator.py", "0 if request.status is _RUNNING or not scheduled else", "0 if not scheduled else"),
         ),
     ),
     Fault(
         "keyless blocks are freed to the back",
         "FREE-1",
-        (Edit("pool.py", "            self.queue.push_front(front)\n", "            self.queue.push_back(front)\n"),),
+        (Edit("pool.py", "if hash_of[block] is None and not all_to_back:", "if False:"),),
     ),
     Fault(
         "draft tokens are hashed",
@@ -114,8 +114,8 @@ FAULTS: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "full = min(num_tokens, len(request.token_ids)) // self._block_size",
-                "full = num_tokens // self._block_size",
+                "            final = len(request.token_ids)\n            if num_tokens",
+                "            final = num_tokens\n            if num_tokens",
             ),
             Edit(
                 "pool.py",
@@ -127,7 +127,10 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a popped block keeps its hash",
         "INDEX-1",
-        (Edit("pool.py", "        self.index.drop(taken)\n", ""),),
+        (
+            Edit("pool.py", "        self.index.drop(taken)\n", ""),
+            Edit("pool.py", "            self.index.drop_one(block)\n", ""),
+        ),
     ),
     Fault(
         "a touched block stays in the queue",
@@ -143,11 +146,14 @@ FAULTS: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "        slots = min(total + num_new_tokens + num_lookahead_tokens, self._max_model_len)\n"
-                "        if self",
-                "        slots = total + num_new_tokens + num_lookahead_tokens\n        if self",
+                "        if slots > longest:\n            slots = longest\n",
+                "",
             ),
-            Edit("allocator.py", "slots = min(end + lookahead, self._max_model_len)", "slots = end + lookahead"),
+            Edit(
+                "allocator.py",
+                "        if slots > self._max_model_len:\n            slots = self._max_model_len\n",
+                "",
+            ),
         ),
     ),
     Fault(
@@ -156,9 +162,13 @@ FAULTS: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "if full_sequence_must_fit and self._need_whole(request, tables, adoption) + watermark > queue",
-                "chunk = self._need(tables, adoption, total + num_new_tokens)\n"
-                "        if full_sequence_must_fit and chunk + watermark > queue",
+                "if self._need(held, None, final if final < longest else longest, self._caps) + watermark > queue",
+                "if self._need(held, None, end) + watermark > queue",
+            ),
+            Edit(
+                "allocator.py",
+                "if whole and self._need_whole(request, 0, adoption) + watermark > queue",
+                "if whole and self._need(0, adoption, total + new) + watermark > queue",
             ),
         ),
     ),
@@ -167,7 +177,7 @@ FAULTS: tuple[Fault, ...] = (
         "ADMIT-3",
         (
             Edit("allocator.py", "watermark > queue.count - reserved_blocks:", "watermark > queue.count:"),
-            Edit("allocator.py", "self._pool.queue.count - reserved:", "self._pool.queue.count:"),
+            Edit("allocator.py", "watermark > queue.count - reserved:", "watermark > queue.count:"),
         ),
     ),
     Fault(
@@ -182,11 +192,11 @@ FAULTS: tuple[Fault, ...] = (
             ),
             Edit(
                 "allocator.py",
-                "        if adoption is None:\n            return tables\n",
-                '        if "was " + request_id in self._tables:\n'
-                '            earlier = self._tables.pop("was " + request_id)\n'
-                "            tables.cached, tables.considered = earlier.cached, earlier.considered\n"
-                "        if adoption is None:\n            return tables\n",
+                "            tables = self._tables[request.request_id] = RequestTables(self._num_groups)\n",
+                "            tables = self._tables[request.request_id] = RequestTables(self._num_groups)\n"
+                '            if "was " + request.request_id in self._tables:\n'
+                '                earlier = self._tables.pop("was " + request.request_id)\n'
+                "                tables.cached, tables.considered = earlier.cached, earlier.considered\n",
             ),
         ),
     ),
@@ -196,14 +206,14 @@ FAULTS: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "        slots = min(total + num_new_tokens + num_lookahead_tokens, self._max_model_len)\n"
-                "        if self",
-                "        if (total + num_new_tokens) % self._block_size == 0:\n"
-                "            num_lookahead_tokens = 0\n"
-                "        slots = min(total + num_new_tokens + num_lookahead_tokens, self._max_model_len)\n"
-                "        if self",
+                "        slots = end + num_lookahead_tokens\n",
+                "        slots = end + (num_lookahead_tokens if end % size else 0)\n",
             ),
-            Edit("allocator.py", "slots = min(end + lookahead", "slots = min(end + (lookahead if end % size else 0)"),
+            Edit(
+                "allocator.py",
+                "        slots = end + lookahead\n",
+                "        slots = end + (lookahead if end % self._block_size else 0)\n",
+            ),
         ),
     ),
     Fault(
@@ -212,15 +222,14 @@ FAULTS: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "        if self._need(tables, adoption, slots) + watermark > queue.count - reserved_blocks:\n",
-                "        short = self._need(tables, adoption, slots) + watermark > queue.count - reserved_blocks\n"
-                "        if adoption is not None:\n"
-                "            for kept, idle in zip(adoption.kept, adoption.idle):\n"
-                "                self._pool.touch(kept, idle)\n"
+                "        if self._need(0, adoption, slots) + watermark > queue.count - reserved:\n",
+                "        short = self._need(0, adoption, slots) + watermark > queue.count - reserved\n"
+                "        for kept, idle in zip(adoption.kept, adoption.idle):\n"
+                "            self._pool.touch(kept, idle)\n"
                 "        if short:\n",
             ),
-            Edit("allocator.py", "                self._pool.touch_run(kept)\n", "                pass\n"),
-            Edit("allocator.py", "            else:\n                self._pool.touch(kept, idle)\n", ""),
+            Edit("allocator.py", "                pool.touch_run(idle)\n", "                pass\n"),
+            Edit("allocator.py", "            else:\n                pool.touch(adoption.kept[position], idle)\n", ""),
         ),
     ),
 )
@@ -242,22 +251,28 @@ SEEN_IN_THE_WILD: tuple[Fault, ...] = (
         "the hash entry of a reused block is never dropped",
         "LOOKUP-1",
         (
-            Edit("prefix_index.py", '"_after", "_before", "group_of"', '"_after", "_before", "_stale", "group_of"'),
+            Edit("prefix_index.py", '("_several",', '("_several", "_stale",'),
             Edit(
                 "prefix_index.py",
-                "        self._after = list(range(num_blocks))\n",
-                "        self._after = list(range(num_blocks))\n        self._stale = {}\n",
+                "        self.num_dropped = 0\n",
+                "        self.num_dropped = 0\n        self._stale = [{} for _ in range(num_groups)]\n",
             ),
+            Edit(
+                "prefix_index.py",
+                "                    del all_offered[group][block_hash]\n",
+                "                    del all_offered[group][block_hash]\n"
+                "                    self._stale[group][block_hash] = block\n",
+            ),
+            Edit(
+                "prefix_index.py",
+                "            del self.offered[group][block_hash]\n",
+                "            del self.offered[group][block_hash]\n            self._stale[group][block_hash] = block\n",
+            ),
+            Edit("lookup.py", "if self._foremost is not None:", "if False:"),
             Edit(
                 "lookup.py",
-                "block = offered.get(hashes[position])",
-                "block = offered.get(hashes[position]) or self._index._stale.get((group, hashes[position]))",
-            ),
-            Edit(
-                "prefix_index.py",
-                "                del offered[group_of[block]][block_hash]\n",
-                "                del offered[group_of[block]][block_hash]\n"
-                "                self._stale[group_of[block], block_hash] = block\n",
+                "offered_prefix(self._index.offered[group], ",
+                "offered_prefix({**self._index._stale[group], **self._index.offered[group]}, ",
             ),
         ),
     ),
@@ -267,12 +282,14 @@ SEEN_IN_THE_WILD: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "            for table in tables.live():\n                self._pool.release(reversed(table))\n",
-                "            for table in tables.live():\n                self._pool.release(reversed(table))\n"
+                "                self._pool.release(table)\n",
+                "                self._pool.release(table)\n"
                 '            self._tables["was " + request.request_id] = tables\n'
                 '        elif "was " + request.request_id in self._tables:\n'
                 '            for table in self._tables["was " + request.request_id].blocks:\n'
-                "                self._pool.queue.push_back([block for block in table if block])\n",
+                "                again = self._pool.idle_among([block for block in table if block])\n"
+                "                self._pool.queue.remove(again)\n"
+                "                self._pool.queue.push_front(again)\n",
             ),
         ),
     ),
@@ -282,9 +299,9 @@ SEEN_IN_THE_WILD: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "self._pool.queue.count - reserved:\n            return None\n",
-                "self._pool.queue.count - reserved:\n"
-                "            if tables.cached is not None:\n"
+                "queue.count - reserved_blocks:\n            return None\n",
+                "queue.count - reserved_blocks:\n"
+                "            if tables is not None and tables.cached is not None:\n"
                 "                tables.cached = [count + 1 for count in tables.cached]\n"
                 "            return None\n",
             ),

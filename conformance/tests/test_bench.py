@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,14 @@ from slotproof.conformance.bench import explorer
 from slotproof.conformance.bench.batches import BATCHES, Batch, sample
 from slotproof.conformance.bench.cases import CASES, Case
 from slotproof.conformance.bench.floor import FLOORS, Flat
+from slotproof.conformance.bench.memory import BLOCK_BYTES, MOVES, Memory
 from slotproof.conformance.bench.run import Timings
+from slotproof.conformance.bench.trace import AT_ONCE, FILE, Trace, time_calls, waiting
 from slotproof.conformance.bench.world import PROMPT_BLOCKS, World
 from slotproof.conformance.cli.app import app
 from slotproof.conformance.targets.registry import load_bare
+from slotproof.spec.config import Config
+from slotproof.spec.groups import FullAttention
 
 SMALL = 16 * PROMPT_BLOCKS + 8
 
@@ -102,6 +107,45 @@ def test_a_floor_does_its_work_and_puts_the_blocks_back(name: str) -> None:
     assert flat.refs == [0] * SMALL
 
 
+def test_a_trace_is_served_by_three_calls_a_request(tmp_path: Path) -> None:
+    row = {"timestamp": 0, "input_length": 1100, "output_length": 1, "hash_ids": [1, 2, 3]}
+    path = tmp_path / FILE.removesuffix(".gz")
+    path.write_text("".join(f"{json.dumps(row)}\n" for _ in range(AT_ONCE + 1)))
+    trace, bare = Trace(str(path)), load_bare("impl")
+    assert len(trace.requests) == AT_ONCE + 1
+    assert trace.sample(bare, 8) > 0
+    recording = Recording(bare.new_manager(Config(8, (FullAttention(512),), 1100, 1100)))
+    assert time_calls(recording, [waiting(bare, request) for request in trace.requests[:3]]) > 0
+    assert recording.answers == {"hit 0": 1, 3: 1, "hit 64": 2, 1: 2, "free 3": 3}
+
+
+def test_memory_is_cleared_and_copied_where_the_case_says() -> None:
+    torch = pytest.importorskip("torch", reason="KV memory needs torch")
+    memory = Memory()
+    for tensor in memory.memory.tensors:
+        tensor.fill_(1)
+    clear, copy = MOVES
+    assert memory.sample(clear, scattered=True) > 0
+    assert [int((tensor == 0).all(dim=(1, 2, 3, 4)).sum()) for tensor in memory.memory.tensors] == [
+        memory.num_moved
+    ] * 2
+    # The blocks that were cleared are those that are copied to.
+    assert memory.sample(copy, scattered=True) > 0
+    assert all(torch.equal(tensor, torch.ones_like(tensor)) for tensor in memory.memory.tensors)
+    assert sum(tensor[0].nbytes for tensor in memory.memory.tensors) == BLOCK_BYTES
+    assert (clear.gigabytes_a_second(1.0), copy.gigabytes_a_second(1.0)) == (BLOCK_BYTES / 1e3, 2 * BLOCK_BYTES / 1e3)
+
+
+def test_bandwidth_and_a_trace_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="KV memory needs torch")
+    monkeypatch.delenv("SLOTPROOF_TRACES", raising=False)
+    monkeypatch.setattr("slotproof.conformance.cli.bench.find_peer", lambda named: None)
+    outcome = bench("--case", "copy-blocks")
+    assert outcome.exit_code == 0, outcome.output
+    assert "copy scattered blocks" in outcome.stdout
+    assert f"The whole trace was left out: no folder with {FILE} is named by" in outcome.stdout
+
+
 def bench(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["bench", "--blocks", str(SMALL), "--values", "3", *arguments])
 
@@ -157,11 +201,13 @@ def test_the_explorer_is_timed_alone_or_with_the_others(monkeypatch: pytest.Monk
     [
         (("--peer", "nano-vllm"), "'nano-vllm' is no peer to compare with; use vllm, or NAME@/path/to/python"),
         (("--peer", "vllm@/no/python"), "there is no program '/no/python' to run vllm with"),
+        (("--case", "mooncake"), f"the case mooncake needs {FILE}; let SLOTPROOF_TRACES name the folder that has it"),
         (("--case", "fly"), "there is no case 'fly'; the cases are decode, "),
         (("--blocks", "100"), "a pool of 100 blocks is too small to time; give at least 2049"),
     ],
 )
-def test_mistakes_are_one_sentence(arguments: tuple[str, ...], message: str) -> None:
+def test_mistakes_are_one_sentence(arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLOTPROOF_TRACES", raising=False)
     outcome = bench(*arguments)
     assert outcome.exit_code == 2
     assert message in outcome.stderr
