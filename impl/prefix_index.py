@@ -57,7 +57,8 @@ class PrefixIndex:
         """What `add` does, for the one block that a decode step fills."""
         if block != NULL_BLOCK:
             self.hash_of[block] = block_hash
-            self.group_of[block] = group
+            if self._several:
+                self.group_of[block] = group
             first = self.offered[group].setdefault(block_hash, block)
             if first != block:
                 self.twins[group].setdefault(block_hash, {first: None})[block] = None

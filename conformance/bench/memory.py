@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from time import perf_counter, thread_time
 from typing import Any
 
+from slotproof.conformance.targets.impl import new_memory
+
 SIZES = {"cpu": (1024, 128), "cuda": (16384, 4096)}
 """Blocks of the memory, and how many a call moves: what a large step does, or enough for the device to be busy."""
 
@@ -37,8 +39,6 @@ class Memory:
     def __init__(self) -> None:
         import torch
 
-        from slotproof.impl.memory import KVMemory, MemoryConfig
-
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self._finish: Callable[[], object] = torch.cuda.synchronize
         self._clock = perf_counter
@@ -48,7 +48,7 @@ class Memory:
             self._finish = lambda: None
             self._clock = thread_time
         self.num_blocks, self.num_moved = SIZES[self.device]
-        memory = self.memory = KVMemory(MemoryConfig(self.num_blocks, 16, (2,), 8, 128, torch.bfloat16, self.device))
+        memory = self.memory = new_memory(self.num_blocks, self.device)
         first, second = slice(self.num_moved), slice(self.num_moved, 2 * self.num_moved)
         order = (torch.randperm(self.num_blocks - 1, generator=torch.Generator().manual_seed(0)) + 1).tolist()
         pairs, destinations = list(zip(order[first], order[second], strict=True)), order[second]

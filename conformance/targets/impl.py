@@ -246,6 +246,15 @@ class BareImpl:
         request.append(token_ids)
 
 
+def new_memory(num_blocks: int, device: str) -> Any:
+    """KV memory of two layers: blocks of 16 tokens, 8 heads of 128 numbers in bf16. Needs torch."""
+    from torch import bfloat16
+
+    from slotproof.impl.memory import KVMemory, MemoryConfig
+
+    return KVMemory(MemoryConfig(num_blocks, 16, (2,), 8, 128, bfloat16, device))
+
+
 def allocator_config(config: Config, *, events: bool) -> AllocatorConfig:
     """The configuration in the allocator's own words."""
     return AllocatorConfig(
