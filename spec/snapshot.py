@@ -100,9 +100,8 @@ class Snapshot:
 
     def with_pool(self, pool: Pool) -> "Snapshot":
         """The snapshot with another pool; itself if the pool is the same."""
-        if pool is self.pool:
-            return self
-        return type(self)(self.config, pool, self.holdings, self.waiting_frees, self.parts, self.copies)
+        rest = self.waiting_frees, self.parts, self.copies
+        return self if pool is self.pool else type(self)(self.config, pool, self.holdings, *rest)
 
     def with_holding(self, request_id: str, holding: Holding) -> "Snapshot":
         """The snapshot in which the request holds this."""
