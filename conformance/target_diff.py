@@ -11,6 +11,7 @@ from slotproof.conformance.counterexample import outcome_words, pool_strip, sett
 from slotproof.conformance.driver import EPISODE_STEPS, walk_episode
 from slotproof.conformance.errors import SetupError
 from slotproof.conformance.find import shortest_failure
+from slotproof.conformance.page import page
 from slotproof.conformance.pair import Pair, Sides
 from slotproof.conformance.plan import Plan
 from slotproof.conformance.replay import Failure, replay
@@ -19,6 +20,7 @@ from slotproof.conformance.scheduler_laws import snapshot_of
 from slotproof.conformance.scheduler_trace import SchedulerTrace
 from slotproof.conformance.session import Session, Tally
 from slotproof.conformance.settings import Settings
+from slotproof.conformance.target_page import columns_of, frame_of
 from slotproof.conformance.vector import Step, Vector
 from slotproof.conformance.violation import EpisodeOver, Violation
 
@@ -40,6 +42,8 @@ class Parting:
     calls: tuple[str, ...]
     old: Side
     new: Side
+    page: str
+    """The trace to look at: the states of OLD, then where NEW is instead."""
 
     @property
     def part(self) -> str:
@@ -134,14 +138,21 @@ def again(pair: Pair, found: Failure, seed: str) -> Failure:
 def narrated(pair: Pair, failure: Failure, old: Side, new: Side) -> Parting:
     """Carry a difference out once more, and write down what each action came to on OLD, and where both end."""
     sides, calls = Sides(pair, failure.config, Tally.fresh()), []
-    for action in failure.actions:
+    frames = [frame_of(sides.old, "At the beginning")]
+    for number, action in enumerate(failure.actions, start=1):
         with suppress(Violation, EpisodeOver):
             pair.subject.perform(sides, action)
         calls.append(outcome_words(sides.old, action))
+        frames.append(frame_of(sides.old, f"{number}. {calls[-1]}"))
     calls[-1] = str(failure.actions[-1])
+    due, got = failure.violation.expected, failure.violation.got
+    frames[-1] = frame_of(sides.old, f"{len(calls)}. {calls[-1]}, by OLD ({old.target} {old.version})  ->  {due}")
+    frames.append(frame_of(sides.new, f"{len(calls)}. {calls[-1]}, by NEW ({new.target} {new.version})  ->  {got}"))
+    head = f"{old.target} and {new.target} part in their {failure.violation.law_id}"
+    drawn = page(head, setting_words(failure.config), frames, columns_of(sides.old), None)
     states = [state_words(side) for side in (sides.old, sides.new)]
     ends = [Side(side.target, side.version, state) for side, state in zip((old, new), states, strict=True)]
-    return Parting(failure, tuple(calls), ends[0], ends[1])
+    return Parting(failure, tuple(calls), ends[0], ends[1], drawn)
 
 
 def state_words(side: Any) -> str:

@@ -37,8 +37,12 @@ def target_page(adapter: Any, target: str, config: Any, actions: Sequence[Action
     name = f"{target} {adapter.profile.version}"
     head = name if violation is None else f"{violation.law_id} broken by {name}"
     found = None if violation is None else (violation.law_id, violation.objection)
-    columns = OF_ALLOCATOR if isinstance(side, Session) else OF_SCHEDULER
-    return page(head, setting_words(config), frames, columns, found)
+    return page(head, setting_words(config), frames, columns_of(side), found)
+
+
+def columns_of(side: Session | Engine) -> tuple[str, ...]:
+    """What is shown of a request."""
+    return OF_ALLOCATOR if isinstance(side, Session) else OF_SCHEDULER
 
 
 def frame_of(side: Session | Engine, after: str) -> Frame:

@@ -123,19 +123,17 @@ def command(
 ) -> None:
     """Compare two scheduling policies in every state of small worlds, or two targets on random actions.
 
-    With --steps policies are compared on so many random turns instead, in worlds that are too large to be searched.
-
-    Targets are allocators or whole schedulers, each perhaps in an environment of its own: the same actions are carried
-    out on both, and the first difference is shrunk.
+    With --steps policies are compared on random turns, in worlds too large to be searched. Targets are allocators or
+    whole schedulers, each perhaps in an environment of its own: both do the same, and the first difference is shrunk.
 
     Exit code 0: NEW is equal, or refines OLD (it admits less at times and never does anything else). 1: the shortest
     trace breaks a law that OLD keeps, or tells the two apart. 3: the time was up first. 2: it could not be asked.
     """
     if old is not None and new is not None and (is_target(old) or is_target(new)):
-        refuse("two targets", {"--world": world, "--scenario": scenario, "--html": html})
+        refuse("two targets", {"--world": world, "--scenario": scenario})
         require_two_targets(old, new)
         walk = groups or DEFAULT_GROUPS, seed or 0, steps or DEFAULT_STEPS, seconds
-        raise typer.Exit(diff_targets(old, new, strictness, *walk, save, as_json))
+        raise typer.Exit(diff_targets(old, new, strictness, *walk, save, html, as_json))
     refuse("two policies", {"--strictness": strictness, "--save": save})
     if steps is not None:
         refuse("random turns", {"--world": world, "--scenario": scenario})

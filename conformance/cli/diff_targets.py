@@ -8,12 +8,14 @@ from pathlib import Path
 from rich.console import Console
 
 from slotproof.conformance.adapter import Strictness
+from slotproof.conformance.cli.html import write_html
 from slotproof.conformance.cli.output import (
     new_console,
     others_on_stderr,
     print_json,
     print_text,
     progress_bar,
+    warn,
     write_whole,
 )
 from slotproof.conformance.cli.saving import replay_line
@@ -51,16 +53,20 @@ def diff_targets(
     steps: int,
     seconds: float | None,
     save: Path | None,
+    html: Path | None,
     as_json: bool,
 ) -> int:
     """Compare, print what came of it, and return the exit code."""
     with others_on_stderr():
         compared = compared_under_a_bar(old, new, level, groups, seed, steps, seconds)
     written = write_trace(save, compared) if save is not None else None
+    page = write_html(html, compared.parting.page) if html is not None and compared.parting is not None else None
+    if html is not None and page is None:
+        warn(f"slotproof: there is no trace to show, so {html} was not written")
     if as_json:
         print_json(as_document(compared))
     else:
-        print_compared(new_console(), compared, written)
+        print_compared(new_console(), compared, written, page)
     return 0 if compared.parting is None else 1
 
 
@@ -84,7 +90,7 @@ def compared_under_a_bar(
     return compared
 
 
-def print_compared(console: Console, compared: Compared, written: Path | None) -> None:
+def print_compared(console: Console, compared: Compared, written: Path | None, page: Path | None) -> None:
     """Who is compared, the trace if there is one, and the verdict."""
     for name, side in (("OLD", compared.old), ("NEW", compared.new)):
         print_text(console, f"{name}  {side.target} {side.version}")
@@ -95,6 +101,8 @@ def print_compared(console: Console, compared: Compared, written: Path | None) -
             for side in (compared.old, compared.new):
                 print_text(console, f"  again   {replay_line(written, side.target)}")
         print_text(console)
+    if page is not None:
+        print_text(console, f"Written: {page}")
     print_text(console, verdict(compared), "bold green" if compared.parting is None else "bold red")
 
 

@@ -9,6 +9,8 @@ from typer.testing import CliRunner, Result
 
 from slotproof.conformance.cli.app import app
 
+from .pages import Reader
+
 TINY = (Path(__file__).parent / "tiny_scheduler.py").read_text()
 
 MODULE = """
@@ -76,6 +78,23 @@ def test_another_free_order_is_told_by_the_shortest_trace(here: Path) -> None:
     assert "  again   slotproof replay found/difference.json my_targets:NewestFirst" in lines
     again = CliRunner().invoke(app, ["replay", "found/difference.json", "impl"])
     assert again.exit_code == 0, again.output
+
+
+def test_the_page_shows_where_both_end(here: Path) -> None:
+    outcome = run("impl", "my_targets:Careful", "--groups", "full", "--steps", "2000", "--html", "trace.html")
+    assert outcome.exit_code == 1, outcome.output
+    assert "Written: trace.html" in outcome.stdout.splitlines()
+    reader = Reader(Path("trace.html").read_text(encoding="utf-8"))
+    assert reader.open == reader.links == []
+    assert "impl and my_targets:Careful part in their " in reader.text
+    assert ", by OLD (impl " in reader.text
+    assert ", by NEW (my_targets:Careful " in reader.text
+
+
+def test_without_a_difference_there_is_no_page(here: Path) -> None:
+    outcome = run("impl", "impl", "--groups", "full", "--steps", "100", "--html", "trace.html")
+    assert outcome.stderr == "slotproof: there is no trace to show, so trace.html was not written\n"
+    assert not Path("trace.html").exists()
 
 
 def test_what_is_not_compared_is_no_difference(here: Path) -> None:

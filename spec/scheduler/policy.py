@@ -205,6 +205,6 @@ VLLM_FCFS = replace(
 """vLLM 0.31.0 and 0.33.0, policy `fcfs`."""
 
 VLLM_PRIORITY = replace(VLLM_FCFS, name="vllm-priority", order=by_priority, victim=least_urgent)
-"""vLLM 0.31.0 and 0.33.0, policy `priority`."""
+"""vLLM 0.33.0, policy `priority`; in 0.31.0 a request that preempts itself also ends the running pass."""
 
 SHIPPED: dict[str, Policy] = {policy.name: policy for policy in (FCFS, PRIORITY, VLLM_FCFS, VLLM_PRIORITY)}
