@@ -190,8 +190,8 @@ def a_request_with_parts(most_blocks: int) -> Any:
 
 
 def a_partial_lookup(shape: Shape) -> tuple[Snapshot, tuple[Any, ...]]:
-    """A snapshot that offers any two parts, and a request of few tokens that holds nothing."""
-    parts = [any_part(name, shape.num_blocks - 1) for name in ("first", "second")]
+    """A snapshot that offers any two parts, and a request of few tokens that holds nothing; block ids are names."""
+    parts = [any_part("first", 1), any_part("second", shape.num_blocks - 1)]
     return with_parts(any_snapshot(shape), PART_BLOCK, *parts), (a_request_with_parts(1),)
 
 
