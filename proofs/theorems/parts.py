@@ -190,8 +190,8 @@ def a_request_with_parts(most_blocks: int) -> Any:
 
 
 def a_partial_lookup(shape: Shape) -> tuple[Snapshot, tuple[Any, ...]]:
-    """A snapshot that offers any two parts, and a request of few tokens that holds nothing."""
-    parts = [any_part(name, shape.num_blocks - 1) for name in ("first", "second")]
+    """A snapshot that offers any two parts, and a request of few tokens that holds nothing; block ids are names."""
+    parts = [any_part("first", 1), any_part("second", shape.num_blocks - 1)]
     return with_parts(any_snapshot(shape), PART_BLOCK, *parts), (a_request_with_parts(1),)
 
 
@@ -238,8 +238,7 @@ def the_first_to_offer_a_part_is_copied_from(s: Scope, step: Step) -> None:
 
 def a_partial_commit(shape: Shape) -> tuple[Snapshot, tuple[Any, ...]]:
     """A snapshot that offers any part, a request that holds something in it, and a number of its tokens."""
-    held = sum(shape.held)
-    request = a_request_with_parts(held - 1)
+    request = a_request_with_parts(shape.held[0] - 1)
     tokens = choose("committed", request.num_tokens)
     snapshot = with_parts(any_snapshot(shape), PART_BLOCK, any_part("earlier", 1 + shape.free))
     return snapshot, (request, tokens)
@@ -249,7 +248,7 @@ PARTIAL_COMMIT = Operation(
     "commit, parts offered",
     lambda before, request, tokens: admission.commit(before, request, tokens),
     (
-        world(Shape("f", free=0, held=(1,)), a_partial_commit),
+        world(Shape("ff", free=0, held=(1, 1)), a_partial_commit),
         world(Shape("f", free=0, held=(2,)), a_partial_commit),
     ),
     "any commit of up to 5 tokens",
@@ -260,7 +259,8 @@ def computed_parts(step: Step) -> list[tuple[Part, int]]:
     """The parts of the request's blocks that the committed tokens fill, each with its block's index."""
     request, tokens = step.arguments
     return [
-        (Part(key, step.before.holding(ASKING).tables[0].entry(index)), index)
+        (Part(block_key(key, number, len(step.before.config.groups)), table.entry(index)), index)
+        for number, table in enumerate(step.before.holding(ASKING).tables)
         for index in range(-(-tokens // PART_BLOCK))
         for place, key in enumerate(request.parts_of(index), start=1)
         if index * PART_BLOCK + place <= tokens
@@ -299,13 +299,13 @@ def the_last_block_is_keyed_by_its_longest_part(s: Scope, step: Step) -> None:
     index, rest = tokens // PART_BLOCK, tokens % PART_BLOCK
     if rest == 0:
         return
-    block, now = step.before.holding(ASKING).tables[0].entry(index), step.result
-    keys = request.parts_of(index)
-    behind = step.before.config.caching & (step.before.holding(ASKING).cached[0] <= index)
-    s.prove(implies(behind, any_of(now.pool.key_of(block) == key for key in keys[rest - 1 :])))
-    carried = step.before.pool.key_of(block)
-    had_one = any_of(carried == key for key in keys[rest - 1 :])
-    s.prove(implies(negated(behind) | had_one, now.pool.key_of(block) == carried))
+    for number, table in enumerate(step.before.holding(ASKING).tables):
+        block, now = table.entry(index), step.result.pool.key_of(table.entry(index))
+        keys = [block_key(key, number, len(step.before.config.groups)) for key in request.parts_of(index)[rest - 1 :]]
+        behind = step.before.config.caching & (step.before.holding(ASKING).cached[number] <= index)
+        s.prove(implies(behind, any_of(now == key for key in keys)))
+        had_one = any_of(step.before.pool.key_of(block) == key for key in keys)
+        s.prove(implies(negated(behind) | had_one, now == step.before.pool.key_of(block)))
 
 
 @about(PARTIAL_COMMIT, "COMMIT-3", "A commit that offers parts changes no reference, no order, no table and no copy.")
