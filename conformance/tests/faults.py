@@ -85,9 +85,9 @@ FAULTS: tuple[Fault, ...] = (
         "COUNT-2",
         (
             Edit(
-                "allocator.py",
-                "count = 0 if adoption is None else adoption.num_idle",
-                "count = 0",
+                "tables.py",
+                "        self.runs.append(run)\n        self.num_idle += len(idle)\n",
+                "        self.runs.append(run)\n",
             ),
         ),
     ),
@@ -356,7 +356,13 @@ OF_COPIES: tuple[Fault, ...] = (
     Fault(
         "an idle source is not counted",
         "COUNT-2",
-        (Edit("allocator.py", "count = 0 if adoption is None else adoption.num_idle_sources", "count = 0"),),
+        (
+            Edit(
+                "tables.py",
+                "        self.sources, self.idle_sources = sources, idle\n        self.num_idle += len(idle)\n",
+                "        self.sources, self.idle_sources = sources, idle\n",
+            ),
+        ),
         COPYING,
     ),
     Fault(
@@ -365,11 +371,10 @@ OF_COPIES: tuple[Fault, ...] = (
         (
             Edit(
                 "allocator.py",
-                "            self._commit(request, tables, total + num_new_tokens)\n",
-                "            self._commit(request, tables, total + num_new_tokens)\n"
-                "            if self._tails is not None:\n"
-                "                known = min(total + num_new_tokens, len(request.token_ids))\n"
-                "                self._tails.store_parts(request, tables, known)\n",
+                "        self._commit(request, tables, 0 if delay_cache_blocks else end)\n",
+                "        self._commit(request, tables, 0 if delay_cache_blocks else end)\n"
+                "        if self._tails is not None and not delay_cache_blocks:\n"
+                "            self._tails.store_parts(request, tables, min(end, len(request.token_ids)))\n",
             ),
         ),
         COPYING,

@@ -22,12 +22,11 @@ from slotproof.conformance.settings import Settings
 from slotproof.conformance.strictness import level_of
 from slotproof.conformance.targets.impl import ImplAdapter
 from slotproof.spec.config import Config
-from slotproof.spec.groups import SlidingWindow
 from slotproof.spec.laws import LAWS
 
 from .faults import FAULTS, plant
 
-EPISODES = 60
+EPISODES = 160
 STEPS = 100
 ENOUGH = 6
 GROUPS = ("full", "window", "full,window", "partial")
@@ -61,7 +60,7 @@ class Faulty(ImplAdapter):
     def reset(self, config: Config) -> None:
         super().reset(config)
         self.broken = False
-        self.marked: frozenset[Hashable] = frozenset()
+        self.marked: frozenset[Any] = frozenset()
         """The requests, blocks or keys that the fault is about."""
         self.events: list[tuple[str, Hashable]] = []
 
@@ -209,13 +208,29 @@ class RenamesAnOldBlock(Faulty):
         return [(block, b"renamed" if (block, key) in self.marked else key) for block, key in super().cached_keys()]
 
 
-class ReleasesAWindowLate(Faulty):
-    def reset(self, config: Config) -> None:
-        late = (
-            replace(group, window=group.window + 1) if isinstance(group, SlidingWindow) else group
-            for group in config.groups
-        )
-        super().reset(replace(config, groups=tuple(late)))
+class KeepsASharedBlock(Faulty):
+    @wraps(ImplAdapter.allocate_slots)
+    def allocate_slots(self, request: RequestView, num_new_tokens: int, **arguments: Any) -> BlockIds | None:
+        before = super().block_table(request)
+        answer = super().allocate_slots(request, num_new_tokens, **arguments)
+        if answer is not None:
+            self.marked = frozenset(
+                (request.request_id, group, index, block)
+                for group, (old, new) in enumerate(zip(before, super().block_table(request), strict=True))
+                for index, (block, now) in enumerate(zip(old, new, strict=False))
+                if block and not now and super(Faulty, self).ref_count(block)
+            )
+        return answer
+
+    def block_table(self, request: RequestView) -> BlockIds:
+        table = [list(entries) for entries in super().block_table(request)]
+        for name, group, index, block in self.marked:
+            if name == request.request_id:
+                table[group][index] = block
+        return tuple(tuple(entries) for entries in table)
+
+    def ref_count(self, block_id: int) -> int:
+        return super().ref_count(block_id) + sum(kept[-1] == block_id for kept in self.marked)
 
 
 class FreesToTheFront(Faulty):
@@ -292,7 +307,7 @@ ALONE: dict[str, Callable[[], Adapter]] = {
     "HASH-1": KeysADraftOnCommit,
     "HASH-2": CountsOneCachedBlockTooMany,
     "HASH-3": RenamesAnOldBlock,
-    "SKIP-1": ReleasesAWindowLate,
+    "SKIP-1": KeepsASharedBlock,
     "FREE-1": FreesToTheFront,
     "FREE-2": ShufflesOnASecondFree,
     "EVICT-1": EvictsNothing,
