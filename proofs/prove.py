@@ -16,7 +16,7 @@ def theorems_of(laws: Iterable[str]) -> list[Theorem]:
 
 
 def run(stated: list[Theorem], on_done: Callable[[int], None] = lambda _: None) -> list[Evidence]:
-    """The evidence for theorems, one by one; `on_done` hears how many of their tasks are done.
+    """The evidence for theorems, one by one, smallest worlds first; `on_done` hears how many of their tasks are done.
 
     An operation's worlds are shared out among as many processes as there are cores.
     """
@@ -27,7 +27,7 @@ def run(stated: list[Theorem], on_done: Callable[[int], None] = lambda _: None) 
             for evidence in found:
                 parts[evidence.theorem.name].append(evidence)
             on_done(number)
-    return [combined(found) for found in parts.values()]
+    return [combined(found[::-1]) for found in parts.values()]
 
 
 Task = tuple[tuple[str, ...], int | None]
@@ -35,13 +35,15 @@ Task = tuple[tuple[str, ...], int | None]
 
 
 def tasks_for(stated: list[Theorem]) -> list[Task]:
-    """What can be done apart: a theorem about no operation, or all theorems about one in one of its worlds."""
-    tasks: list[Task] = [((one.name,), None) for one in stated if one.operation is None]
+    """What can be done apart: a theorem about no operation, or all theorems about one in one of its worlds; pools of any
+    size first and the short ones last, so that no core waits for another at the end.
+    """
     operations = {one.operation.name: one.operation for one in stated if one.operation is not None}
-    for operation in operations.values():
+    tasks: list[Task] = []
+    for operation in sorted(operations.values(), key=lambda operation: operation.worlds[0].small):
         names = tuple(one.name for one in stated if one.operation is operation)
-        tasks += [(names, number) for number in range(len(operation.worlds))]
-    return tasks
+        tasks += [(names, number) for number in reversed(range(len(operation.worlds)))]
+    return [*tasks, *[((one.name,), None) for one in stated if one.operation is None]]
 
 
 def carry_out(task: Task) -> list[Evidence]:
