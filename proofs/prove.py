@@ -16,7 +16,7 @@ def theorems_of(laws: Iterable[str]) -> list[Theorem]:
 
 
 def run(stated: list[Theorem], on_done: Callable[[int], None] = lambda _: None) -> list[Evidence]:
-    """The evidence for theorems, one by one, smallest worlds first; `on_done` hears how many of their tasks are done.
+    """The evidence for theorems, that in small worlds first; `on_done` hears how many of their tasks are done.
 
     An operation's worlds are shared out among as many processes as there are cores.
     """
