@@ -35,8 +35,9 @@ Task = tuple[tuple[str, ...], int | None]
 
 
 def tasks_for(stated: list[Theorem]) -> list[Task]:
-    """What can be done apart: a theorem about no operation, or all theorems about one in one of its worlds; pools of any
-    size first and the short ones last, so that no core waits for another at the end.
+    """What can be done apart: a theorem about no operation, or all theorems about one in one of its worlds.
+
+    Pools of any size come first and short tasks last, so that no core waits for another at the end.
     """
     operations = {one.operation.name: one.operation for one in stated if one.operation is not None}
     tasks: list[Task] = []

@@ -107,7 +107,7 @@ def test_a_load_leaves_room_for_a_speculative_step_too() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+@pytest.mark.parametrize("policy", ["fcfs", pytest.param("priority", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("name", [*WORLDS, *PAIRS])
 def test_both_references_keep_every_law_with_all_pairs_of_dimensions(policy: str, name: str) -> None:
     assert kept_everything(explore_policy(SHIPPED[policy], {**WORLDS, **PAIRS}[name]))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,20 @@ from slotproof.spec.laws import LAWS
 THEOREMS = {stated.name: stated for stated in stated_theorems()}
 
 
-def evidence_for(stated: Theorem) -> Evidence:
-    return prove(stated)
+@cache
+def evidence_for(name: str) -> Evidence:
+    return prove(THEOREMS[name])
 
 
-@pytest.mark.parametrize("name", THEOREMS)
+def in_one_process(stated: Theorem) -> Any:
+    """A theorem's parameter; those about one operation share its paths, so one process proves them."""
+    marks = [pytest.mark.xdist_group(stated.operation.name)] if stated.operation is not None else []
+    return pytest.param(stated.name, marks=marks)
+
+
+@pytest.mark.parametrize("name", map(in_one_process, THEOREMS.values()))
 def test_a_theorem_is_proved_on_a_witness_and_says_what_it_executed(name: str) -> None:
-    evidence = evidence_for(THEOREMS[name])
+    evidence = evidence_for(name)
     assert (evidence.status, evidence.counterexample) == ("proved", "")
     assert evidence.num_obligations >= 1
     assert evidence.witness
@@ -59,7 +67,8 @@ NOT_OF_THE_ALLOCATOR = {
 
 def test_every_function_of_the_specification_is_executed_by_a_theorem() -> None:
     """Then changing any of them changes the digest of some theorem; the laws and what only validates are left out."""
-    executed = {name for stated in THEOREMS.values() if not stated.operation for name in evidence_for(stated).digests}
+    scalar = (stated.name for stated in THEOREMS.values() if not stated.operation)
+    executed = {function for name in scalar for function in evidence_for(name).digests}
     operations = {stated.operation.name: stated.operation for stated in THEOREMS.values() if stated.operation}
     for operation in operations.values():
         for world in operation.worlds[:7]:
@@ -192,16 +201,16 @@ def test_a_planted_fault_turns_its_theorem_red_with_inputs_that_show_it(
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, name, faulty, theorem_name = FAULTS[fault]
-    assert evidence_for(THEOREMS[theorem_name]).status == "proved"
+    assert prove(THEOREMS[theorem_name]).status == "proved"
     monkeypatch.setattr(module, name, faulty)
-    evidence = evidence_for(THEOREMS[theorem_name])
+    evidence = prove(THEOREMS[theorem_name])
     assert evidence.status == "failed"
     assert re.match(r"\w+ = (-?\d+|Pool)", evidence.counterexample), evidence.counterexample
 
 
 class TestVerdicts:
     def body(self, body: Callable[[Scope], None]) -> Evidence:
-        return evidence_for(Theorem("POOL-1", "made up", "Made up.", "all integers", body))
+        return prove(Theorem("POOL-1", "made up", "Made up.", "all integers", body))
 
     def test_not_knowing_is_no_proof(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(scope, "answer_to_goal", lambda *_: z3.unknown)
@@ -236,7 +245,7 @@ class TestVerdicts:
             s.assume((x >= 0) if isinstance(x, engine.Int) else x > 100)
             s.prove(x >= 0)
 
-        evidence = evidence_for(Theorem("ADMIT-1", "t", "T.", "s", premise))
+        evidence = prove(Theorem("ADMIT-1", "t", "T.", "s", premise))
         assert evidence.status == "failed"
         assert evidence.counterexample.startswith("a premise does not hold for x = ")
 
@@ -255,7 +264,7 @@ class TestVerdicts:
 def test_the_specification_is_as_it_was_after_a_proof() -> None:
     before = {name: value for module in MODULES for name, value in vars(module).items()}
     for stated in list(THEOREMS.values())[:3]:
-        evidence_for(stated)
+        prove(stated)
     assert {name: value for module in MODULES for name, value in vars(module).items()} == before
     assert engine._runs == []
 
