@@ -12,6 +12,7 @@ from slotproof.proofs.operations import Operation, Step, World
 from slotproof.proofs.scope import Scope, implies, negated
 from slotproof.proofs.shapes import ASKING, BLOCK_SIZE, Shape, any_call, any_request, any_snapshot, choose, integer
 from slotproof.proofs.theorem import about, theorem
+from slotproof.proofs.theorems.preconditions import Neglect, checking_duties
 from slotproof.proofs.theorems.vocabulary import (
     after,
     all_of,
@@ -32,7 +33,7 @@ from slotproof.proofs.theorems.vocabulary import (
 from slotproof.proofs.theorems.vocabulary import idle as idle_hits
 from slotproof.proofs.values import made
 from slotproof.proofs.worlds import a_holder, allocate, world
-from slotproof.spec import admission, copies, lookup, release
+from slotproof.spec import admission, copies, lookup, preconditions, release
 from slotproof.spec import request as requests
 from slotproof.spec.config import Config
 from slotproof.spec.groups import FullAttention
@@ -45,11 +46,11 @@ PART_BLOCK = 3
 """Tokens a block in lookups and commits."""
 
 
-def with_parts(snapshot: Snapshot, block_size: int, *parts: Part) -> Snapshot:
-    """The snapshot with a hash a token, and these parts offered."""
+def with_parts(snapshot: Snapshot, block_size: int, *parts: Part, hash_size: int = 1) -> Snapshot:
+    """The snapshot with hashes at this granularity, and these parts offered."""
     config = {field.name: getattr(snapshot.config, field.name) for field in fields(Config)}
     groups = tuple(FullAttention(block_size) for _ in snapshot.config.groups)
-    finer = made(Config, **(config | {"groups": groups, "hash_size": 1}))
+    finer = made(Config, **(config | {"groups": groups, "hash_size": hash_size}))
     return replace(snapshot, config=finer, parts=parts)
 
 
@@ -231,6 +232,56 @@ def the_first_to_offer_a_part_is_copied_from(s: Scope, step: Step) -> None:
         s.prove(implies(first.key == key, hit.tails == (first.block,)))
         s.prove(implies(first.key != key, (second.key == key) & (hit.tails == (second.block,))))
         s.prove(hit.tails != (NO_BLOCK,))
+
+
+PARTIAL_LOOKUP_OF_TWO = Operation(
+    "get_computed_blocks of two groups, parts offered",
+    lambda before, request: lookup.get_computed_blocks(before, request),
+    (world(Shape("ff", free=1, held=(0, 0)), a_partial_lookup),),
+    "two parts, two groups and a request of up to 5 tokens",
+)
+
+
+@about(PARTIAL_LOOKUP_OF_TWO, "LOOKUP-1", "Each group offers the end of a hit, under the key it has in that group.")
+def each_group_offers_the_end_of_a_hit(s: Scope, step: Step) -> None:
+    hit = step.result
+    index, rest = len(hit.blocks[0]), hit.num_tokens - len(hit.blocks[0]) * PART_BLOCK
+    if rest:
+        for number, block in enumerate(hit.tails):
+            due = block_key(step.arguments[0].parts_of(index)[rest - 1], number, len(hit.tails))
+            s.prove(any_of(part.key == due for part in step.before.parts if part.block == block))
+
+
+# The duties of who brings such a hit.
+
+FOUR, TWO = 4, 2
+"""Tokens a block, and from one hash to the next."""
+
+
+def any_tail(shape: Shape) -> tuple[Snapshot, tuple[Any, ...]]:
+    """A snapshot that offers the one part of a request's first block, and a hit of few tokens, copied from anywhere."""
+    asking = with_num_parts(any_request(), (1,))
+    offered = Part(block_key(asking.parts_of(0)[0], 0, 1), 1)
+    tails = tuple(1 + choose(f"source {number}", 1) for number in range(choose("sources", 2)))
+    hit = Hit(choose("hit tokens", FOUR + TWO), (), tails)
+    return with_parts(any_snapshot(shape), FOUR, offered, hash_size=TWO), (asking, hit)
+
+
+TAIL = Operation(
+    "require_tails",
+    checking_duties(lambda before, request, hit: preconditions.require_tails(before, request, hit)),
+    (world(Shape("f", free=2, held=(0,)), any_tail),),
+    "any end of a hit of up to 6 tokens",
+)
+
+
+@about(
+    TAIL, "MEM-2", "A hit may end inside a block exactly where a hash does, copied from a block that offers that part."
+)
+def the_end_of_a_hit_is_one_that_is_offered(s: Scope, step: Step) -> None:
+    hit = step.arguments[1]
+    s.prove((step.result is None) == ((hit.num_tokens, hit.tails) == (TWO, (1,))))
+    s.prove(step.result is None or step.result == Neglect("tail-is-current"))
 
 
 # Commit.
