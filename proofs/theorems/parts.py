@@ -40,7 +40,7 @@ from slotproof.spec.groups import FullAttention
 from slotproof.spec.keys import ROOT_KEY, KeyTable, block_key
 from slotproof.spec.lookup import Hit
 from slotproof.spec.pool import NO_BLOCK, NO_KEY
-from slotproof.spec.snapshot import Copy, Part, Snapshot
+from slotproof.spec.snapshot import Copy, Part, Snapshot, empty
 
 PART_BLOCK = 3
 """Tokens a block in lookups and commits."""
@@ -254,33 +254,34 @@ def each_group_offers_the_end_of_a_hit(s: Scope, step: Step) -> None:
 
 # The duties of who brings such a hit.
 
-FOUR, TWO = 4, 2
+SIX, TWO = 6, 2
 """Tokens a block, and from one hash to the next."""
 
 
 def any_tail(shape: Shape) -> tuple[Snapshot, tuple[Any, ...]]:
-    """A snapshot that offers the one part of a request's first block, and a hit of few tokens, copied from anywhere."""
-    asking = with_num_parts(any_request(), (1,))
-    offered = Part(block_key(asking.parts_of(0)[0], 0, 1), 1)
-    tails = tuple(1 + choose(f"source {number}", 1) for number in range(choose("sources", 2)))
-    hit = Hit(choose("hit tokens", FOUR + TWO), (), tails)
-    return with_parts(any_snapshot(shape), FOUR, offered, hash_size=TWO), (asking, hit)
+    """A snapshot that offers both parts of a request's first block, in each group from a block of its own, and a hit of
+    few tokens, copied from anywhere.
+    """
+    asking, num_groups = with_num_parts(any_request(), (2,)), len(shape.kinds)
+    groups = range(num_groups)
+    offered = [Part(block_key(key, number, num_groups), 1 + number) for number in groups for key in asking.parts_of(0)]
+    tails = tuple(1 + choose(f"source {number}", 1) for number in range(choose("sources", num_groups + 1)))
+    hit = Hit(choose("hit tokens", SIX + TWO), ((),) * num_groups, tails)
+    return with_parts(any_snapshot(shape), SIX, *offered, hash_size=TWO), (asking, hit)
 
 
 TAIL = Operation(
     "require_tails",
     checking_duties(lambda before, request, hit: preconditions.require_tails(before, request, hit)),
-    (world(Shape("f", free=2, held=(0,)), any_tail),),
-    "any end of a hit of up to 6 tokens",
+    tuple(world(shape, any_tail) for shape in (Shape("f", free=2, held=(0,)), Shape("ff", free=2, held=(0, 0)))),
+    "any end of a hit of up to 8 tokens",
 )
 
 
-@about(
-    TAIL, "MEM-2", "A hit may end inside a block exactly where a hash does, copied from a block that offers that part."
-)
+@about(TAIL, "MEM-2", "A hit ends inside a block exactly where a hash does, copied from blocks that offer that part.")
 def the_end_of_a_hit_is_one_that_is_offered(s: Scope, step: Step) -> None:
-    hit = step.arguments[1]
-    s.prove((step.result is None) == ((hit.num_tokens, hit.tails) == (TWO, (1,))))
+    hit, sources = step.arguments[1], tuple(range(1, 1 + len(step.before.config.groups)))
+    s.prove((step.result is None) == (hit.num_tokens in (TWO, 2 * TWO) and hit.tails == sources))
     s.prove(step.result is None or step.result == Neglect("tail-is-current"))
 
 
@@ -509,3 +510,14 @@ def prove_parts(s: Scope, keys: KeyTable, request: Any, block_size: int, hash_si
         s.prove(parts == tuple(keys.entries.get((parent, block[:end], identity)) for end in ends))
         s.prove(request.parts_of(place) == parts)
     s.prove(request.parts_of(len(request.part_keys)) == ())
+
+
+@theorem("MEM-2", "Snapshots that offer other parts or have other copies under way have other keys.", "one of each")
+def a_key_of_a_snapshot_names_parts_and_copies(s: Scope) -> None:
+    block = s.integer("block", 1)
+    s.assume(block <= 3)
+    config = Config(4, (FullAttention(BLOCK_SIZE),), 8, 8, hash_size=1)
+    plain = empty(config)
+    offering = plain.with_parts((Part(0, index(block)),))
+    copies_of = [replace(snapshot, copies=(Copy(index(block), 1),)) for snapshot in (plain, offering)]
+    s.prove(len({snapshot.key() for snapshot in (plain, offering, *copies_of)}) == 4)
