@@ -271,8 +271,12 @@ def any_tail(shape: Shape) -> tuple[Snapshot, tuple[Any, ...]]:
 
 
 TAIL = Operation(
-    "require_tails",
-    checking_duties(lambda before, request, hit: preconditions.require_tails(before, request, hit)),
+    "require_adoption of the end of a hit",
+    checking_duties(
+        lambda before, request, hit: preconditions.require_adoption(
+            before, request, hit, before.holding(request.request_id)
+        )
+    ),
     tuple(world(shape, any_tail) for shape in (Shape("f", free=2, held=(0,)), Shape("ff", free=2, held=(0, 0)))),
     "any end of a hit of up to 8 tokens",
 )
@@ -281,8 +285,8 @@ TAIL = Operation(
 @about(TAIL, "MEM-2", "A hit ends inside a block exactly where a hash does, copied from blocks that offer that part.")
 def the_end_of_a_hit_is_one_that_is_offered(s: Scope, step: Step) -> None:
     hit, sources = step.arguments[1], tuple(range(1, 1 + len(step.before.config.groups)))
-    s.prove((step.result is None) == (hit.num_tokens in (TWO, 2 * TWO) and hit.tails == sources))
-    s.prove(step.result is None or step.result == Neglect("tail-is-current"))
+    offered = hit.num_tokens in (TWO, 2 * TWO) and hit.tails == sources
+    s.prove((step.result == Neglect("tail-is-current")) == (bool(hit.tails) and not offered))
 
 
 # Commit.
