@@ -28,7 +28,7 @@ from .faults import FAULTS, plant
 
 EPISODES = 160
 STEPS = 100
-ENOUGH = 6
+ENOUGH = 3
 GROUPS = ("full", "window", "full,window", "partial")
 
 COUNTS, IDENTITY = Strictness.COUNTS, Strictness.IDENTITY

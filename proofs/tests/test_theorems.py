@@ -28,13 +28,7 @@ def evidence_for(name: str) -> Evidence:
     return prove(THEOREMS[name])
 
 
-def in_one_process(stated: Theorem) -> Any:
-    """A theorem's parameter; those about one operation share its paths, so one process proves them."""
-    marks = [pytest.mark.xdist_group(stated.operation.name)] if stated.operation is not None else []
-    return pytest.param(stated.name, marks=marks)
-
-
-@pytest.mark.parametrize("name", map(in_one_process, THEOREMS.values()))
+@pytest.mark.parametrize("name", THEOREMS)
 def test_a_theorem_is_proved_on_a_witness_and_says_what_it_executed(name: str) -> None:
     evidence = evidence_for(name)
     assert (evidence.status, evidence.counterexample) == ("proved", "")
