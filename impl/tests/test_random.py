@@ -196,6 +196,7 @@ def test_a_newcomer_is_counted_exactly(kind: str) -> None:
     assert admitted > 200
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_refusals_leave_no_trace(snapshot: Callable[..., Any]) -> None:
     refusals = 0
     for seed in range(1000):

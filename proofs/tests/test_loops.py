@@ -183,6 +183,7 @@ FAULTS: dict[str, tuple[str, Any, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", GROWING)
 def test_a_planted_fault_turns_growing_red(fault: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,7 @@ UNBOUNDED = {
 """The faults that full attention can have, and the theorem about any pool that each turns red."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", UNBOUNDED)
 def test_a_planted_fault_is_no_theorem_about_any_pool(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, name, faulty, _ = FAULTS[fault]
