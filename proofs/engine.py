@@ -280,7 +280,11 @@ class Run:
 
 
 class Branches:
-    """Asks about branches; keeps what it has told Z3 from one question to the next, because they share most of it."""
+    """Asks about branches; keeps what it has told Z3 from one question to the next, because they share most of it.
+
+    What is told at once is one frame of Z3's stack, because frames are dear. For the same reason the term in question
+    gets none: it is told as what an assumption of its own implies.
+    """
 
     def __init__(self) -> None:
         self._answers: dict[tuple[int, ...], tuple[Any, tuple[Any, ...]]] = {}
@@ -290,6 +294,8 @@ class Branches:
         """Start anew."""
         self._answers.clear()
         self._told: list[int] = []
+        self._frames: list[int] = []
+        self._num_asked = 0
         self._solver = z3.Solver()
         self._solver.set("timeout", TIMEOUT_MS[Ask.BRANCH])
         self._solver.set("random_seed", SETTINGS.seed)
@@ -301,10 +307,10 @@ class Branches:
         if question in self._answers:
             return self._answers[question][0]
         self._tell(known, ids)
-        self._solver.push()
-        self._solver.add(term)
-        answer = answer_of(self._solver, ask, (*known, term))
-        self._solver.pop()
+        self._num_asked += 1
+        asked = z3.Bool(f"asked {self._num_asked}")
+        self._solver.add(z3.Implies(asked, term))
+        answer = answer_of(self._solver, ask, (*known, term), asked)
         if keep:
             self._answers[question] = answer, (*known, term)
         return answer
@@ -312,10 +318,13 @@ class Branches:
     def _tell(self, known: list[Any], ids: list[int]) -> None:
         pairs = zip(self._told, ids, strict=False)
         same = next((place for place, (told, new) in enumerate(pairs) if told != new), min(len(self._told), len(ids)))
-        self._solver.pop(len(self._told) - same)
-        for part in known[same:]:
+        while self._frames and same < len(self._told):
+            del self._told[self._frames.pop() :]
+            self._solver.pop()
+        if len(self._told) < len(ids):
             self._solver.push()
-            self._solver.add(part)
+            self._solver.add(*known[len(self._told) :])
+            self._frames.append(len(self._told))
         self._told = ids
 
 
@@ -522,10 +531,10 @@ def check(terms: tuple[Any, ...], ask: Ask) -> tuple[Any, Any]:
     return answer, solver.model() if answer == z3.sat else None
 
 
-def answer_of(solver: Any, ask: Ask, terms: tuple[Any, ...]) -> Any:
+def answer_of(solver: Any, ask: Ask, terms: tuple[Any, ...], *assumptions: Any) -> Any:
     """A solver's answer, told to the observers, with its time if it is about a goal."""
     started = time.monotonic()
-    answer = solver.check()
+    answer = solver.check(*assumptions)
     if ask == Ask.GOAL:
         SETTINGS.slowest_goal = max(SETTINGS.slowest_goal, time.monotonic() - started)
     for observer in SETTINGS.observers:

@@ -3,14 +3,15 @@
 A mutant is installed in a forked child, so none outlives its trial, and Z3 never runs in the parent, so that what is
 forked has no threads. A mutant of integers meets Z3 first, which may show that it changes nothing. Any other meets the
 theorems that executed its function when nothing was changed, the cheapest first, in the worlds that are quick; then the
-second oracle; then the theorems in the other worlds, unless it is listed as equivalent.
+second oracle; then the theorems in the other worlds, unless it is listed as equivalent. Who noticed it when the record
+was made is asked before all others.
 """
 
 import json
 import signal
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple, cast
 import z3
 
 from slotproof.proofs.engine import EngineError, Int, current_run, explore, merged, term_of
+from slotproof.proofs.kills import recorded_killers
 from slotproof.proofs.mutants import Mutant, function_of, install, specification_mutants
 from slotproof.proofs.prove import stated_theorems
 from slotproof.proofs.theorem import VACUOUS, Theorem, prove
@@ -164,7 +166,9 @@ def run(
     mutants = mutants_named(only)
     listed = [entry for entry in listed_equivalents() if only in entry.id]
     larger = tuple(stated for group in theorems_by_world() if not group.quick for stated in group.theorems)
-    plan = Plan(tuple(baseline()), second, exhaustive, frozenset(entry.id for entry in listed), larger)
+    plan = Plan(
+        tuple(baseline()), second, exhaustive, frozenset(entry.id for entry in listed), larger, recorded_killers()
+    )
     report = Report(tried(mutants, plan, on_done), [], exhaustive)
     excuse(report, listed)
     report.seconds = time.monotonic() - started
@@ -177,15 +181,17 @@ def mutants_named(text: str) -> list[Mutant]:
 
 
 def tried(mutants: Sequence[Mutant], plan: "Plan", on_done: Callable[[int], None] = lambda _: None) -> list[Result]:
-    """Each mutant's result, in the order of the mutants."""
-    trials = [partial(try_mutant, mutant, plan) for mutant in mutants]
-    results: dict[int, Result] = {}
-    for child in in_children(trials):
-        result = results[child.number] = result_of(mutants[child.number], child)
-        if result.kill is not None and result.kill.how in BY_PROOFS:
-            plan.noticed_by[function_name(result.mutant)] = result.kill.killer
+    """Each mutant's result, in the order of the mutants.
+
+    Those listed as equivalent meet everything, so they come first, that no core waits for them at the end.
+    """
+    longest_first = sorted(mutants, key=lambda mutant: mutant.id not in plan.listed)
+    results: dict[str, Result] = {}
+    for child in in_children([partial(try_mutant, mutant, plan) for mutant in longest_first]):
+        mutant = longest_first[child.number]
+        results[mutant.id] = result_of(mutant, child)
         on_done(len(results))
-    return [results[number] for number in range(len(mutants))]
+    return [results[mutant.id] for mutant in mutants]
 
 
 # The theorems as they are.
@@ -279,7 +285,8 @@ class Plan:
     """What the mutants meet: the theorems that each one does, the second oracle, and the theorems in larger worlds;
     `listed` are the ids of those that are known to change nothing.
 
-    `noticed_by` names, for a function, the theorem that noticed one of its mutants last: the next one meets it first.
+    `recorded` has, by a mutant's id, who is known to notice it and so is asked first, or `crash` where nobody judged it
+    and the first crash is enough. Nobody is believed: who is asked must notice the mutant again.
     """
 
     proved: tuple[Proved, ...]
@@ -287,7 +294,11 @@ class Plan:
     exhaustive: bool = False
     listed: frozenset[str] = frozenset()
     larger: tuple[Theorem, ...] = ()
-    noticed_by: dict[str, str] = field(default_factory=dict)
+    recorded: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def known_killers(self, mutant: Mutant) -> frozenset[str]:
+        """Who is on record as noticing the mutant."""
+        return self.recorded.get(mutant.id, frozenset())
 
 
 def try_mutant(mutant: Mutant, plan: Plan, tell: Tell) -> None:
@@ -301,16 +312,18 @@ def try_mutant(mutant: Mutant, plan: Plan, tell: Tell) -> None:
     install(mutant)
     for kill in kills_of(mutant, plan, tell):
         tell(kill)
-        if kill.how != Verdict.CRASH and not plan.exhaustive:
+        enough = kill.how != Verdict.CRASH or Verdict.CRASH in plan.known_killers(mutant)
+        if enough and not plan.exhaustive:
             return
 
 
 def kills_of(mutant: Mutant, plan: Plan, tell: Tell) -> Iterator[Kill]:
     """The kills in order; larger worlds are for those that nothing else notices and nobody excuses."""
-    noticed = False
+    noticed, known = False, plan.known_killers(mutant)
     concerned = [one.theorem for one in plan.proved if one.executes(mutant)]
-    concerned.sort(key=lambda stated: stated.name != plan.noticed_by.get(function_name(mutant)))
-    for kill in chain(kills_by_theorems(concerned, tell), kills_by_second(plan.second, tell)):
+    concerned.sort(key=lambda stated: stated.name not in known)
+    judges = [kills_by_theorems(concerned, tell), kills_by_second(plan.second, tell)]
+    for kill in chain(*(reversed(judges) if known == {SECOND.killer} else judges)):
         noticed = True
         yield kill
     if not noticed and mutant.id not in plan.listed:
@@ -485,13 +498,14 @@ def report_json(report: Report) -> dict[str, Any]:
 
 def record_json(report: Report) -> dict[str, Any]:
     """What `kills.json` keeps of an exhaustive run."""
-    theorems: dict[str, list[str]] = defaultdict(list)
+    killers: dict[str, list[str]] = defaultdict(list)
     for result in report.results:
-        for name in {kill.killer for kill in result.kills if kill.how in BY_PROOFS}:
-            theorems[name].append(result.mutant.id)
+        judged = {kill.killer for kill in result.kills if kill.how != Verdict.CRASH}
+        for name in judged or {Verdict.CRASH.value for _ in result.kills}:
+            killers[name].append(result.mutant.id)
     return {
         "mutants": len(report.results),
-        "theorems": dict(sorted(theorems.items())),
+        "killers": dict(sorted(killers.items())),
         "met_by_all": len(report.results),
         "only": report.only_killer(),
     }

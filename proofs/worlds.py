@@ -25,8 +25,8 @@ SHAPES = (
     Shape("f", free=2, held=(0,)),
     Shape("f", free=2, held=(1,)),
     Shape("f", free=2, held=(0,), others=1, hits=1),
-    Shape("w", free=2, held=(1,)),
     Shape("w", free=1, held=(2,)),
+    Shape("w", free=2, held=(1,)),
     Shape("w", free=2, held=(0,), others=1, hits=1),
     Shape("fw", free=2, held=(1, 1)),
     Shape("f", free=5, held=(0,)),
@@ -36,6 +36,9 @@ SHAPES = (
     Shape("fw", free=1, held=(2, 2)),
 )
 """Smallest first, so that a counterexample is small."""
+
+TWO_RUNS = (*SHAPES[:3], SHAPES[4])
+"""Two runs have many paths, most where a window gives blocks back."""
 
 
 def world(shape: Shape, build: Callable[[Shape], tuple[Snapshot, tuple[Any, ...]]]) -> World:
@@ -202,7 +205,7 @@ LOOKUP = Operation(
             Shape("f", free=1, held=(0,), others=1),
             Shape("w", free=1, held=(0,), others=1),
             Shape("w", free=3, held=(0,)),
-            Shape("fw", free=3, held=(0, 0)),
+            Shape("wf", free=3, held=(0, 0)),
         )
     ),
     f"prefixes of up to {PREFIX_BLOCKS} blocks",
@@ -239,7 +242,7 @@ def both(before: Snapshot, one: Any, other: Any) -> tuple[Any, Any]:
 OTHER_DRAFTS = Operation(
     "allocate_slots twice",
     both,
-    tuple(world(shape, two_calls) for shape in SHAPES[:4]),
+    tuple(world(shape, two_calls) for shape in TWO_RUNS),
     "two runs, up to 3 usable blocks",
     num_quick=0,
 )
@@ -247,7 +250,7 @@ OTHER_DRAFTS = Operation(
 MORE_DRAFTS = Operation(
     "allocate_slots with more drafts",
     both,
-    tuple(world(shape, with_more_drafts) for shape in SHAPES[:4]),
+    tuple(world(shape, with_more_drafts) for shape in TWO_RUNS),
     "two runs, up to 3 usable blocks",
     num_quick=0,
 )

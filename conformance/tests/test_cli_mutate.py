@@ -67,7 +67,7 @@ class TestTheLaws:
         assert invoke("spec", "--only", name, "--all-killers", "--record", str(file)).exit_code == 0
         assert json.loads(file.read_text()) == {
             "mutants": 1,
-            "theorems": {},
+            "killers": {"run-time laws": [name]},
             "met_by_all": 1,
             "only": {"RESET-1": [name]},
         }

@@ -10,7 +10,7 @@ import pytest
 import z3
 
 from slotproof.proofs import engine
-from slotproof.proofs.engine import Bool, EngineError, Int, explore, merged
+from slotproof.proofs.engine import Ask, Bool, Branches, EngineError, Int, explore, merged
 from slotproof.proofs.prepared import MERGED
 
 X, Y = z3.Int("x"), z3.Int("y")
@@ -25,10 +25,30 @@ def clamp(value: Any, low: Any, high: Any) -> Any:
     return high if value > high else value
 
 
+def any_bound(source: random.Random) -> Any:
+    """Some comparison of x or y with a small number."""
+    unknown, number = source.choice((X, Y)), source.randrange(-3, 4)
+    return source.choice((unknown <= number, unknown >= number, unknown == number, number != X + Y))
+
+
 def value_of(term: Any, **inputs: int) -> Any:
     """A term's value for concrete inputs."""
     found = z3.simplify(z3.substitute(term, *[(z3.Int(name), z3.IntVal(value)) for name, value in inputs.items()]))
     return found.as_long() if z3.is_int(found) else z3.is_true(found)
+
+
+class TestBranches:
+    def test_an_answer_does_not_depend_on_what_was_asked_before(self) -> None:
+        """Given questions whose premises come and go in turn, then each is answered as by a solver of its own."""
+        source, branches, known, answers = random.Random(7), Branches(), list[Any](), []
+        for _ in range(600):
+            del known[source.randrange(len(known) + 1) :]
+            known.extend(any_bound(source) for _ in range(source.randrange(4)))
+            term, alone = any_bound(source), z3.Solver()
+            alone.add(*known, term)
+            answers.append(alone.check())
+            assert branches.answer(known, term, Ask.BRANCH) == answers[-1]
+        assert min(answers.count(z3.sat), answers.count(z3.unsat)) > 100
 
 
 class TestExplore:

@@ -136,13 +136,27 @@ class TestWhoKills:
         result = try_one(UNSEEN, second=lambda: os._exit(3))
         assert result.kills == (Kill(Verdict.CRASH, "run-time laws", "", "the process ended with 3"),)
 
-    def test_the_theorem_that_noticed_the_functions_last_mutant_is_asked_first(self) -> None:
-        plan = Plan((LEAVES, ADMITS), nothing)
+    def test_who_is_known_to_notice_a_mutant_is_asked_first(self) -> None:
+        """Given two theorems and the second oracle, which all object, then the one on record is the killer."""
         dropped = MUTANTS["arithmetic.is_short:1 arithmetic"]
-        assert [result.kill.killer for result in mutate.tried([dropped], plan) if result.kill] == [LEAVES.theorem.name]
-        plan.noticed_by["arithmetic.is_short"] = ADMITS.theorem.name
-        assert [result.kill.killer for result in mutate.tried([dropped], plan) if result.kill] == [ADMITS.theorem.name]
-        assert plan.noticed_by == {"arithmetic.is_short": ADMITS.theorem.name}
+
+        def killer(*known: str) -> str:
+            recorded = {dropped.id: frozenset(known)}
+            (result,) = mutate.tried([dropped], Plan((LEAVES, ADMITS), lambda: iter([violated()]), recorded=recorded))
+            assert result.kill is not None
+            return result.kill.killer
+
+        assert killer() == LEAVES.theorem.name
+        assert killer(ADMITS.theorem.name, "run-time laws") == ADMITS.theorem.name
+        assert killer("run-time laws") == "walk"
+
+    def test_the_first_crash_is_enough_where_nobody_is_known_to_judge(self) -> None:
+        def verdict(*known: str) -> Verdict:
+            plan = Plan((), lambda: iter([CRASHED, violated()]), recorded={UNSEEN.id: frozenset(known)})
+            return mutate.tried([UNSEEN], plan)[0].verdict
+
+        assert verdict("crash") == Verdict.CRASH
+        assert verdict() == Verdict.VIOLATED
 
     def test_a_theorem_in_a_larger_world_if_nobody_else_does(self) -> None:
         """Given a theorem in a larger world, then it meets what the second oracle passes, unless that is listed."""
