@@ -36,7 +36,9 @@ LAWS = ("COUNT-1", "REFUSE-2")
 """What every answer speaks about: what is popped, and whether that is refused."""
 
 WINDOW = 3
-NUM_BLOCKS = 5
+USABLE = 4
+"""Blocks a group, the null block apart."""
+
 PROMPTS = {"A": 5, "B": 6}
 """Tokens of each prompt; B's begins with A's."""
 
@@ -102,14 +104,15 @@ def tell(kinds: list[str]) -> Told:
 
 def beginning(kinds: list[str]) -> Told:
     """The empty pool of a configuration of which only groups and blocks are fixed."""
+    num_blocks = 1 + USABLE * len(kinds)
     groups: tuple[Group, ...] = tuple(
         FullAttention(BLOCK_SIZE) if kind == "full" else SlidingWindow(BLOCK_SIZE, WINDOW) for kind in kinds
     )
-    config = any_config(NUM_BLOCKS, groups, most_watermark=NUM_BLOCKS - 2)
+    config = any_config(num_blocks, groups, most_watermark=num_blocks - 2)
     longest: Any = config.max_model_len
     current_run().know(longest.term > max(PROMPTS.values()) + DRAFTS)
-    refs, keys = (0,) * NUM_BLOCKS, (NO_KEY,) * NUM_BLOCKS
-    pool: Any = BoundedPool(refs, keys, tuple(range(1, NUM_BLOCKS)))
+    refs, keys = (0,) * num_blocks, (NO_KEY,) * num_blocks
+    pool: Any = BoundedPool(refs, keys, tuple(range(1, num_blocks)))
     return Told(Snapshot(config, pool, MappingProxyType({})), KeyTable())
 
 
@@ -118,7 +121,7 @@ def admitted(told: Told, name: str) -> tuple[Told, Request | None]:
     keys, new = request.new_request(told.keys, name, (1,) * PROMPTS[name], BLOCK_SIZE)
     hit = settled_hit(lookup.get_computed_blocks(told.snapshot, new))
     chunk = integer(f"{name} chunk", 1, new.num_tokens - hit.num_tokens)
-    call = call_of(name, new, chunk, hit)
+    call = call_of(told.snapshot, name, new, chunk, hit)
     action = {"verb": "admit", "request": name, "prompt": new.token_ids, "new": chunk, **pressure_of(call)}
     result = admission.admit(told.snapshot, call)
     told = replace(told, keys=keys).answered(action, result)
@@ -133,7 +136,7 @@ def settled_hit(hit: Hit) -> Hit:
     return Hit(index(hit.num_tokens), tuple(tuple(map(index, blocks)) for blocks in hit.blocks))
 
 
-def call_of(name: str, asking: Request, new: Any, hit: Hit) -> Call:
+def call_of(snapshot: Snapshot, name: str, asking: Request, new: Any, hit: Hit) -> Call:
     """A call with any pressure."""
     return made(
         Call,
@@ -144,7 +147,7 @@ def call_of(name: str, asking: Request, new: Any, hit: Hit) -> Call:
         num_external_computed_tokens=0,
         delay_cache_blocks=False,
         full_sequence_must_fit=flag(f"{name} whole"),
-        reserved_blocks=integer(f"{name} reserved", most=NUM_BLOCKS),
+        reserved_blocks=integer(f"{name} reserved", most=snapshot.config.num_blocks),
         has_scheduled_reqs=flag(f"{name} among others"),
     )
 
@@ -176,7 +179,7 @@ def drafting(told: Told, first: Request) -> Told:
     done = {"verb": "output", "request": "A", "accepted": 0, "token": 1, "uncommitted": True}
     asking = request.propose(settled, (1,) * DRAFTS)
     rest = asking.num_uncomputed_tokens
-    call = call_of("A again", asking, rest + DRAFTS, lookup.no_hit(told.snapshot))
+    call = call_of(told.snapshot, "A again", asking, rest + DRAFTS, lookup.no_hit(told.snapshot))
     asked = {"verb": "extend", "request": "A", "drafts": asking.draft_token_ids, **pressure_of(call)}
     result = admission.admit(told.snapshot, call)
     return told.after(done, told.snapshot).answered(asked, result)

@@ -27,7 +27,7 @@ def parsed(document: dict[str, Any]) -> Vector:
 def shorter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stories in which nothing happens to A, in a pool of two usable blocks."""
     monkeypatch.setattr(stories, "MIDDLES", stories.MIDDLES[:1])
-    monkeypatch.setattr(stories, "NUM_BLOCKS", 3)
+    monkeypatch.setattr(stories, "USABLE", 2)
     monkeypatch.setattr(stories, "PROMPTS", {"A": 3, "B": 3})
 
 
