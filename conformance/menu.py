@@ -36,7 +36,8 @@ def prompts_to_enter(world: World, scope: Scope) -> list[Prompt]:
 
 def admissions(world: World, name: str, prompt: Prompt, scope: Scope) -> Iterator[Action]:
     """A new request with this prompt, in each way to ask for it."""
-    _, request = new_request(world.keys, name, prompt, scope.config.block_size)
+    config = scope.config
+    _, request = new_request(world.keys, name, prompt, config.block_size, hash_size=config.hash_size)
     for ways in ways_to_enter(world, request, scope):
         yield Action("admit", {"request": name, "prompt": prompt, **ways})
 
@@ -161,6 +162,12 @@ def returns(world: World) -> Iterator[Arguments]:
         yield {}
 
 
+def copies(world: World) -> Iterator[Arguments]:
+    """Once, if the step of some copy is not known to be done."""
+    if world.snapshot.copies:
+        yield {}
+
+
 def evictions(world: World) -> Iterator[Arguments]:
     """Each keyed block."""
     for block, key in enumerate(world.snapshot.pool.keys):
@@ -175,6 +182,7 @@ def resets(_: World) -> Iterator[Arguments]:
 
 OF_THE_POOL: dict[str, Callable[[World], Iterator[Arguments]]] = {
     "return": returns,
+    "copied": copies,
     "evict": evictions,
     "reset": resets,
 }

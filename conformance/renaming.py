@@ -1,14 +1,15 @@
 """A world as bytes, up to the names of blocks and requests, and back.
 
 Block ids and request names are opaque to an allocator: only where a block stands, and what a request is, decides what
-happens to it. So blocks are numbered by first occurrence (the tables of the requests in order, deferred frees, the
-free queue), and requests that are alike in everything but their blocks take the order that gives the smallest bytes.
-The index is written key by key, because the order in which keys came matters only among blocks of one key. Ended
-requests and the key table are left out: nothing that can still happen depends on them.
+happens to it. So blocks are numbered by first occurrence (the tables of the requests in order, deferred frees, copies,
+the free queue), and requests that are alike in everything but their blocks take the order that gives the smallest
+bytes. The index, of blocks and of parts, is written key by key, because the order in which keys came matters only among
+those of one key. Ended requests and the key table are left out: nothing that can still happen depends on them.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, groupby, islice, pairwise, permutations, product
 from types import MappingProxyType
 
@@ -17,7 +18,7 @@ from slotproof.spec.config import Config
 from slotproof.spec.keys import KeyTable
 from slotproof.spec.pool import NULL_BLOCK, Pool
 from slotproof.spec.request import Flight, Request, Status, append_tokens
-from slotproof.spec.snapshot import Holding, Snapshot, Table
+from slotproof.spec.snapshot import Copy, Holding, Part, Snapshot, Table
 
 STATUSES = tuple(Status)
 Numbers = list[int]
@@ -30,7 +31,7 @@ def packed(world: World, *, renaming: bool = True) -> bytes:
     alike = {name: _likeness(world, request) for name, request in world.requests.items()}
     if not renaming:
         same = dict(enumerate(range(world.snapshot.config.num_blocks)))
-        return _written(world, list(alike), alike, same, world.snapshot.pool.keyed)
+        return _written(world, list(alike), alike, same, world.snapshot.pool.keyed, world.snapshot.parts)
     return min(_renamed(world, order, alike) for order in _orders(world, alike))
 
 
@@ -84,13 +85,20 @@ def _renamed(world: World, names: list[str], alike: dict[str, Likeness]) -> byte
     """The world with its requests in this order and its blocks numbered by first occurrence."""
     snapshot = world.snapshot
     pool = snapshot.pool
-    met = chain((NULL_BLOCK,), _entries(world, names), *snapshot.waiting_frees, pool.queue, range(pool.num_blocks))
+    held = chain(_entries(world, names), *snapshot.waiting_frees, *snapshot.copies)
+    met = chain((NULL_BLOCK,), held, pool.queue, range(pool.num_blocks))
     numbers = {block: number for number, block in enumerate(dict.fromkeys(met))}
-    return _written(world, names, alike, numbers, sorted(pool.keyed, key=pool.keys.__getitem__))
+    keyed, parts = sorted(pool.keyed, key=pool.keys.__getitem__), sorted(snapshot.parts, key=lambda part: part.key)
+    return _written(world, names, alike, numbers, keyed, parts)
 
 
 def _written(
-    world: World, names: list[str], alike: dict[str, Likeness], numbers: dict[int, int], keyed: Iterable[int]
+    world: World,
+    names: list[str],
+    alike: dict[str, Likeness],
+    numbers: dict[int, int],
+    keyed: Iterable[int],
+    parts: Sequence[Part],
 ) -> bytes:
     snapshot = world.snapshot
     pool = snapshot.pool
@@ -105,6 +113,9 @@ def _written(
         written += renamed
     for block in numbers:
         written += (pool.refs[block], pool.keys[block])
+    if snapshot.config.has_partial_hits:
+        written += (len(snapshot.copies), *(numbers[block] for copy in snapshot.copies for block in copy))
+        written += (len(parts), *chain.from_iterable((part.key, numbers[part.block]) for part in parts))
     for name in names:
         written += alike[name][1]
     return array("h", written).tobytes()
@@ -120,6 +131,10 @@ def unpacked(written: bytes, config: Config, keys: KeyTable) -> World:
     queue, keyed = read.run(), read.run()
     refs, block_keys = zip(*((read.one(), read.one()) for _ in range(config.num_blocks)), strict=True)
     snapshot = Snapshot(config, Pool(refs, block_keys, queue, keyed), MappingProxyType(holdings), waiting_frees)
+    if config.has_partial_hits:
+        copies = tuple(Copy(read.one(), read.one()) for _ in range(read.one()))
+        parts = tuple(Part(read.one(), read.one()) for _ in range(read.one()))
+        snapshot = replace(snapshot, parts=parts, copies=copies)
     requests, loading = dict[str, Request](), set[str]()
     for name in names:
         keys, requests[name], loads = _read_request(read, name, config, keys)
@@ -164,7 +179,7 @@ def _read_request(read: Reader, name: str, config: Config, keys: KeyTable) -> tu
     tokens, num_prompt, computed, status, loads = read.run(), read.one(), read.one(), read.one(), read.one()
     flights = tuple(_read_flight(read) for _ in range(read.one()))
     blank = Request(name, (), (), num_prompt, computed, (), flights, STATUSES[status])
-    keys, request = append_tokens(keys, blank, tokens, config.block_size)
+    keys, request = append_tokens(keys, blank, tokens, config.block_size, config.hash_size)
     return keys, request, bool(loads)
 
 

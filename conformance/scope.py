@@ -75,12 +75,13 @@ class Scope:
         return reduce(self._with_keys_of, dict.fromkeys(self.prompts), KeyTable())
 
     def _with_keys_of(self, keys: KeyTable, prompt: Prompt) -> KeyTable:
-        keys, request = new_request(keys, "", prompt, self.config.block_size)
+        config = self.config
+        keys, request = new_request(keys, "", prompt, config.block_size, hash_size=config.hash_size)
         reached = [request]
         while reached:
             request = reached.pop()
             for token in (SAMPLED, DRAFTED) if request.num_tokens < self.max_tokens else ():
-                keys, longer = append_tokens(keys, request, (token,), self.config.block_size)
+                keys, longer = append_tokens(keys, request, (token,), config.block_size, config.hash_size)
                 reached.append(longer)
         return keys
 
@@ -117,8 +118,6 @@ def make_scope(
         SetupError: for a world that is not possible, or not modelled.
     """
     kinds = parse_groups(groups)
-    if hash_size_of(kinds) is not None:
-        raise SetupError("hits that end inside a block are not explored; use full or window groups, or `verify`")
     length = max(1, tokens - 1) if prompt is None else prompt
     if not 0 < length <= tokens:
         raise SetupError(f"a prompt of {length} tokens is not possible with at most {tokens} tokens; use 1 to {tokens}")
@@ -126,10 +125,13 @@ def make_scope(
         raise SetupError(f"{requests} requests cannot be told apart by a letter each; use 1 to {MOST_REQUESTS}")
     try:
         made = make_groups(kinds, block_size, window=block_size + 1)
-        config = Config(blocks, made, tokens + 1, tokens + 1, watermark, caching, free_order)
+        finest = hash_size_of(kinds)
+        hash_size = None if finest is None else finest or 1
+        config = Config(blocks, made, tokens + 1, tokens + 1, watermark, caching, free_order, hash_size)
     except ValueError as error:
         raise SetupError(f"this world is not possible: {error}") from error
     verbs = tuple(verb for extra in extras for verb in EXTRAS[extra])
+    verbs += ("copied",) if config.has_partial_hits else ()
     return Scope(
         config, tuple(prompt_of(number, length, block_size) for number in range(requests)), extras=verbs, **limits
     )
@@ -166,4 +168,6 @@ def small_worlds() -> dict[str, Scope]:
         "two groups": make_scope(groups="full,window:2", blocks=7, drafts=0),
         "lookahead past the model's length": make_scope(tokens=3, lookahead=2),
         "caching off": make_scope(caching=False),
+        "hits that end inside a block of 3": make_scope(groups="partial", blocks=4, tokens=5, block_size=3, **plain),
+        "hits that end inside a block of 2": make_scope(groups="partial"),
     }

@@ -87,7 +87,10 @@ Drafts = Annotated[
 Groups = Annotated[
     str | None,
     typer.Option(
-        metavar="KINDS", help="KV cache groups, as in full,window:3.", show_default="full", rich_help_panel=WORLD
+        metavar="KINDS",
+        help="KV cache groups, as in full,window:3, or partial: full attention with hits that end inside a block.",
+        show_default="full",
+        rich_help_panel=WORLD,
     ),
 ]
 Window = Annotated[

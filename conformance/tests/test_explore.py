@@ -19,7 +19,7 @@ from slotproof.conformance.search import search
 from slotproof.conformance.targets.impl import ImplAdapter
 from slotproof.conformance.targets.reference import ReferenceAdapter
 from slotproof.conformance.vector import parse_vector
-from slotproof.spec import admission, groups, lookup, pool, release
+from slotproof.spec import admission, copies, groups, lookup, pool, release
 from slotproof.spec.config import Config
 from slotproof.spec.pool import NO_KEY, NULL_BLOCK, Pool
 from slotproof.spec.request import Status
@@ -29,6 +29,7 @@ TINY = make_scope(blocks=4, requests=2, tokens=4, drafts=0, lookahead=0)
 WINDOW = make_scope(groups="window:2", lookahead=0)
 WATERMARK = make_scope(watermark=1)
 EVICT = make_scope(extras=("evict",), lookahead=0, drafts=0)
+PARTIAL = make_scope(groups="partial", blocks=4, lookahead=0, drafts=0)
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,13 @@ PLANTED = {
     ),
     "a hit leaves nothing to compute": Planted(lookup, "imin", lambda most, _: most, "LOOKUP-1", 3),
     "evict does nothing": Planted(release, "evict_block", lambda _, before: before, "EVICT-1", 2, EVICT),
+    "what is copied is not pinned": Planted(admission, "pin_sources", lambda before, _: before, "COMMIT-1", 3, PARTIAL),
+    "a popped block offers what it held": Planted(
+        admission, "withdraw_popped", lambda _, after, name: after, "INDEX-1", 4, PARTIAL
+    ),
+    "the end of a copy changes nothing": Planted(
+        copies, "release_run", lambda before, *_: before, "FREE-1", 4, PARTIAL
+    ),
     "drafts give keys": Planted(admission, "tokens_to_cache", lambda computed, new, _: computed + new, "COUNT-1", 2),
 }
 
@@ -149,6 +157,8 @@ COUNTS = {
     "two groups": (2_324, 16_958, 18),
     "lookahead past the model's length": (366, 3_625, 12),
     "caching off": (288, 2_600, 10),
+    "hits that end inside a block of 3": (2_554, 12_085, 12),
+    "hits that end inside a block of 2": (8_691, 54_884, 15),
 }
 
 
@@ -241,7 +251,8 @@ class RemembersRefusals(ReferenceAdapter):
 
 
 def test_the_allocator_answers_as_the_specification_on_every_move() -> None:
-    for scope in (TINY, make_scope(blocks=4, tokens=3, groups="full,window:2", extras=("load", "defer"), drafts=0)):
+    hybrid = make_scope(blocks=4, tokens=3, groups="full,window:2", extras=("load", "defer"), drafts=0)
+    for scope in (TINY, hybrid, PARTIAL):
         plain, driven = search(SpecModel(scope)), search(TargetModel("impl", scope))
         assert driven.violation is None
         assert driven.exhausted

@@ -14,8 +14,10 @@ FULL = make_scope(
     blocks=5, tokens=5, prompt=3, watermark=1, whole=True, reserved=1, in_flight=True, extras=tuple(EXTRAS)
 )
 
-EXPLORED = {verb.name for verb in VERBS} - {"batch", "copied"}
-"""A batch is its rows, one call after the other; hits that end inside a block are not explored, and so no copies."""
+PARTIAL = make_scope(groups="partial")
+
+EXPLORED = {verb.name for verb in VERBS} - {"batch"}
+"""A batch is its rows, one call after the other."""
 
 
 def first_worlds(scope: Scope, number: int) -> list[World]:
@@ -25,12 +27,17 @@ def first_worlds(scope: Scope, number: int) -> list[World]:
 
 def test_every_verb_of_the_action_table_is_on_the_menu() -> None:
     assert {"admit", *OF_REQUESTS, *OF_THE_POOL} == EXPLORED
-    assert {*ALWAYS, *(verb for verbs in EXTRAS.values() for verb in verbs)} == EXPLORED
+    assert {*ALWAYS, *(verb for verbs in EXTRAS.values() for verb in verbs), "copied"} == EXPLORED
 
 
 def test_every_verb_is_met() -> None:
     met = {action.verb for world in first_worlds(FULL, 1000) for action in actions_in(world, FULL)}
-    assert met == EXPLORED
+    assert met == EXPLORED - {"copied"}
+
+
+def test_a_copy_is_done_where_hits_may_end_inside_a_block() -> None:
+    met = {action.verb for world in first_worlds(PARTIAL, 300) for action in actions_in(world, PARTIAL)}
+    assert met == {*ALWAYS, "copied"}
 
 
 def test_only_what_the_scope_has_is_met() -> None:
@@ -39,7 +46,7 @@ def test_only_what_the_scope_has_is_met() -> None:
     assert met == set(ALWAYS)
 
 
-@pytest.mark.parametrize("scope", [FULL, make_scope()], ids=["all", "plain"])
+@pytest.mark.parametrize("scope", [FULL, make_scope(), PARTIAL], ids=["all", "plain", "partial"])
 def test_no_action_is_offered_twice_and_each_asks_the_allocator_something(scope: Scope) -> None:
     class Counting(Ideal):
         """Counts what is asked."""

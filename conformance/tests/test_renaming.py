@@ -14,9 +14,11 @@ from slotproof.conformance.search import search
 from slotproof.conformance.world import World
 from slotproof.spec.pool import Pool
 from slotproof.spec.request import Request, Status
-from slotproof.spec.snapshot import Holding, Snapshot, Table
+from slotproof.spec.snapshot import Copy, Holding, Part, Snapshot, Table
 
 SCOPE = make_scope(blocks=5, requests=3, tokens=4, groups="full,window:2", extras=("load", "defer"))
+PARTIAL = make_scope(blocks=5, requests=3, tokens=5, block_size=3, groups="partial")
+SCOPES = pytest.mark.parametrize("scope", [SCOPE, PARTIAL], ids=["whole", "partial"])
 NUM_WORLDS = 400
 
 
@@ -49,7 +51,9 @@ def with_other_names(world: World, chance: random.Random) -> World:
         for name, held in world.snapshot.holdings.items()
     }
     runs = tuple(tuple(blocks[block] for block in run) for run in world.snapshot.waiting_frees)
-    snapshot = Snapshot(world.snapshot.config, renamed, MappingProxyType(holdings), runs)
+    parts = tuple(Part(part.key, blocks[part.block]) for part in world.snapshot.parts)
+    copies = tuple(Copy(*(blocks[end] for end in copy)) for copy in world.snapshot.copies)
+    snapshot = Snapshot(world.snapshot.config, renamed, MappingProxyType(holdings), runs, parts, copies)
     requests = {
         called[name]: replace(world.requests[name], request_id=called[name])
         for name in chance.sample(names, len(names))
@@ -58,9 +62,10 @@ def with_other_names(world: World, chance: random.Random) -> World:
     return World(snapshot, MappingProxyType(requests), loading, (), world.keys)
 
 
-def test_names_make_no_difference() -> None:
+@SCOPES
+def test_names_make_no_difference(scope: Scope) -> None:
     chance = random.Random(1)
-    for world in worlds():
+    for world in worlds(scope):
         assert packed(with_other_names(world, chance)) == packed(world)
 
 
@@ -75,16 +80,17 @@ def test_alike_requests_may_stand_in_any_order() -> None:
     assert first == second
 
 
-def test_nothing_but_names_is_lost() -> None:
-    keys = SCOPE.known_keys()
-    for world in worlds():
+@SCOPES
+def test_nothing_but_names_is_lost(scope: Scope) -> None:
+    keys = scope.known_keys()
+    for world in worlds(scope):
         exact = packed(world, renaming=False)
-        again = unpacked(exact, SCOPE.config, keys)
+        again = unpacked(exact, scope.config, keys)
         assert again.snapshot == world.snapshot
         assert again.requests == world.requests
         assert again.loading == world.loading
         assert packed(again, renaming=False) == exact
-        assert packed(unpacked(packed(world), SCOPE.config, keys)) == packed(world)
+        assert packed(unpacked(packed(world), scope.config, keys)) == packed(world)
 
 
 def test_the_worlds_tried_have_what_can_be_lost() -> None:
@@ -94,6 +100,9 @@ def test_the_worlds_tried_have_what_can_be_lost() -> None:
     assert any(len({len(request.flights) for request in world.requests.values()}) > 1 for world in tried)
     assert any(len(world.requests) == 3 for world in tried)
     assert len({packed(world) for world in tried}) < len(tried)
+    finer = worlds(PARTIAL)
+    assert any(world.snapshot.copies for world in finer)
+    assert any(len({part.key for part in world.snapshot.parts}) > 1 for world in finer)
 
 
 def test_what_differs_in_more_than_names_stays_apart() -> None:
@@ -121,7 +130,21 @@ def test_the_order_of_the_index_matters_within_one_key_only() -> None:
     assert form((1, 2, 3)) != form((2, 1, 3))
 
 
-@pytest.mark.parametrize(("groups", "lookahead"), [("full", 1), ("window:2", 0), ("full,window:2", 1)])
+def test_the_order_of_parts_matters_within_one_key_only() -> None:
+    """Of several blocks that hold one part the first to offer it is copied from."""
+    pool = Pool((0,) * 4, (-1, 5, 5, 6), (1, 2, 3), (1, 2, 3))
+    empty = Snapshot(make_scope(blocks=4, groups="partial").config, pool, MappingProxyType({}))
+
+    def form(*parts: Part) -> bytes:
+        return packed(World(replace(empty, parts=parts)))
+
+    first, second, other = Part(5, 1), Part(5, 2), Part(6, 3)
+    assert form(first, second, other) == form(other, first, second) == form(first, other, second)
+    assert form(first, second, other) != form(second, first, other)
+    assert form(first, second) != form(first)
+
+
+@pytest.mark.parametrize(("groups", "lookahead"), [("full", 1), ("window:2", 0), ("full,window:2", 1), ("partial", 0)])
 def test_without_renaming_the_same_worlds_are_found_as_with_it(groups: str, lookahead: int) -> None:
     """The quotient of the exploration of all worlds is the exploration of the canonical ones, step by step."""
     scope = make_scope(blocks=4, requests=2, tokens=4, groups=groups, lookahead=lookahead, drafts=0)

@@ -65,9 +65,7 @@ def index_offers_what_blocks_carry(t: Transition) -> str | None:
 def parts_are_of_keyed_blocks(t: Transition) -> str | None:
     """INDEX-1 at a finer hash granularity: parts go with the key of their block, and keep their order."""
     before, after = t.before.parts, t.after.parts
-    if before is after:
-        return None
-    popped = handed_out(t)
+    popped = handed_out(t) if after else ()
     for part in after:
         if t.after.pool.key_of(part.block) == NO_KEY or part.block in popped:
             return f"block {part.block} has lost its key, and a part of it is still offered for copying"
