@@ -142,9 +142,3 @@ def test_a_specification_that_is_not_proved_exits_with_2(monkeypatch: pytest.Mon
 def test_without_z3_it_says_what_to_install(without_z3: None) -> None:
     with pytest.raises(SetupError, match=r"the proofs need z3; install them with pip install 'slotproof\[proofs\]'"):
         command.load_runner()
-
-
-@pytest.mark.slow
-def test_every_mutant_of_the_counts_is_noticed_or_known_to_change_nothing() -> None:
-    outcome = invoke("spec", "--only", "arithmetic.")
-    assert outcome.exit_code == 0, outcome.stdout

@@ -92,7 +92,7 @@ def test_an_accident_on_one_side_only_is_noticed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", (*ADMIT.worlds[:3], ADMIT.worlds[4]), ids=lambda world: world.words)
+@pytest.mark.parametrize("world", [*ADMIT.worlds[:3], ADMIT.worlds[4]], ids=lambda world: world.words)
 def test_25_000_random_inputs_come_out_as_the_paths_say(world: World) -> None:
     """Of inputs drawn at random at most one path's conditions hold, and its result is the specification's."""
     draw = random.Random(world.words)
