@@ -111,8 +111,8 @@ def _written(
         renamed = [numbers[block] for block in blocks]
         written.append(len(renamed))
         written += renamed
-    for block in numbers:
-        written += (pool.refs[block], pool.keys[block])
+    written += [pool.refs[block] for block in numbers]
+    written += [pool.keys[block] for block in numbers]
     if snapshot.config.has_partial_hits:
         written += (len(snapshot.copies), *(numbers[block] for copy in snapshot.copies for block in copy))
         written += (len(parts), *chain.from_iterable((part.key, numbers[part.block]) for part in parts))
@@ -129,7 +129,7 @@ def unpacked(written: bytes, config: Config, keys: KeyTable) -> World:
     holdings = {name: _read_holding(read, shape) for name, shape in shapes.items() if shape is not None}
     waiting_frees = tuple(read.run() for _ in range(read.one()))
     queue, keyed = read.run(), read.run()
-    refs, block_keys = zip(*((read.one(), read.one()) for _ in range(config.num_blocks)), strict=True)
+    refs, block_keys = read.many(config.num_blocks), read.many(config.num_blocks)
     snapshot = Snapshot(config, Pool(refs, block_keys, queue, keyed), MappingProxyType(holdings), waiting_frees)
     if config.has_partial_hits:
         copies = tuple(Copy(read.one(), read.one()) for _ in range(read.one()))

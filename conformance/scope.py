@@ -165,9 +165,9 @@ def small_worlds() -> dict[str, Scope]:
         "deferred frees": make_scope(extras=("defer",), **plain),
         "steps in flight": make_scope(**flying),
         "steps in flight and a window": make_scope(groups="window:2", drafts=0, **(flying | {"prompt": 4})),
+        "hits that end inside a block of 2": make_scope(groups="partial", **plain),
+        "hits that end inside a block of 3": make_scope(groups="partial", blocks=4, tokens=5, block_size=3, **plain),
         "two groups": make_scope(groups="full,window:2", blocks=7, drafts=0),
         "lookahead past the model's length": make_scope(tokens=3, lookahead=2),
         "caching off": make_scope(caching=False),
-        "hits that end inside a block of 3": make_scope(groups="partial", blocks=4, tokens=5, block_size=3, **plain),
-        "hits that end inside a block of 2": make_scope(groups="partial"),
     }

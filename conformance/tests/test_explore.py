@@ -154,11 +154,11 @@ COUNTS = {
     "deferred frees": (12_980, 70_304, 16),
     "steps in flight": (15_277, 103_776, 22),
     "steps in flight and a window": (11_494, 75_598, 34),
+    "hits that end inside a block of 2": (7_001, 28_402, 18),
+    "hits that end inside a block of 3": (2_554, 12_085, 12),
     "two groups": (2_324, 16_958, 18),
     "lookahead past the model's length": (366, 3_625, 12),
     "caching off": (288, 2_600, 10),
-    "hits that end inside a block of 3": (2_554, 12_085, 12),
-    "hits that end inside a block of 2": (8_691, 54_884, 15),
 }
 
 
