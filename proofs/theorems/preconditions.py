@@ -93,7 +93,7 @@ ADMIT_ANYHOW = Operation(
         )
     ),
     "any call, up to 3 usable blocks",
-    num_quick=2,
+    num_quick=3,
 )
 
 
