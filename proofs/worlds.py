@@ -206,6 +206,7 @@ LOOKUP = Operation(
             Shape("w", free=1, held=(0,), others=1),
             Shape("w", free=3, held=(0,)),
             Shape("wf", free=3, held=(0, 0)),
+            Shape("fw", free=3, held=(0, 0)),
         )
     ),
     f"prefixes of up to {PREFIX_BLOCKS} blocks",
